@@ -1,0 +1,91 @@
+//! What is known of a file: its attributes, striping, and a directory's entries.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Generation, InodeId};
+use crate::layout::Layout;
+
+/// What an inode is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileKind {
+    /// Bytes.
+    File,
+    /// Names.
+    Directory,
+    /// Another path.
+    Symlink,
+}
+
+/// Attributes of an inode. Times are nanoseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileAttr {
+    /// Its number.
+    pub inode: InodeId,
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits (`0o7777`).
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead to it; directories count their subdirectories too.
+    pub links: u32,
+    /// Length in bytes; of a symbolic link that of its target; of a directory the number of its entries.
+    pub size: u64,
+    /// Grows with each truncation.
+    pub generation: Generation,
+    /// How a file lies on the servers; the partition's default for directories and links.
+    pub layout: Layout,
+    /// Last access.
+    pub accessed_ns: u64,
+    /// Last change of the contents.
+    pub modified_ns: u64,
+    /// Last change of the attributes.
+    pub changed_ns: u64,
+}
+
+/// A change of attributes; `None` leaves one as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AttrChange {
+    /// New permission bits.
+    pub mode: Option<u32>,
+    /// New owner.
+    pub uid: Option<u32>,
+    /// New group.
+    pub gid: Option<u32>,
+    /// New time of last access.
+    pub accessed_ns: Option<u64>,
+    /// New time of last change.
+    pub modified_ns: Option<u64>,
+}
+
+/// Striping wished for a new file; `None` takes the partition's default.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Striping {
+    /// Block size in bytes.
+    pub stripe_bytes: Option<u64>,
+    /// Number of servers.
+    pub count: Option<u16>,
+    /// Server of the first block.
+    pub first: Option<u16>,
+}
+
+/// One name of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// The name, without slashes; not necessarily UTF-8.
+    pub name: Vec<u8>,
+    /// What it leads to.
+    pub attr: FileAttr,
+}
+
+/// Room of a store or a partition, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Space {
+    /// All there is.
+    pub total_bytes: u64,
+    /// What can still be written.
+    pub free_bytes: u64,
+}

@@ -1,0 +1,5 @@
+//! Messages, frames, handshake, outbox and transports between clients and servers.
+//!
+//! Never: knows what a message means to a file. Always: what a peer sends is checked before it is believed.
+
+pub mod message;

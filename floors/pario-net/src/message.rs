@@ -1,0 +1,506 @@
+//! Every message of the wire, one enum per direction. Bytes: `docs/formats/wire.md`.
+//!
+//! A [`Request`] goes from a client (or from the manager to its peers) to a server and is answered by exactly one [`Reply`]
+//! or a [`Fault`]; a [`Notice`] goes from a server to a client at any time and has no answer of its own.
+//!
+//! Never: file data inside a message; it travels apart, behind the body. Always: tags are never reused.
+
+use pario_core::{
+    AttrChange, DirEntry, FileAttr, Generation, InodeId, LocalOffset, ObjectId, ServerIndex, SessionId, Space,
+    Striping, encode_enum, encode_struct,
+};
+
+/// Where a path starts and how it goes on. `path` may be empty (the base itself) and may hold slashes and symbolic links.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct At {
+    /// Directory that a relative path starts from; the root for absolute ones.
+    pub base: InodeId,
+    /// The rest.
+    pub path: Vec<u8>,
+}
+encode_struct!(At { base, path });
+
+impl At {
+    /// A path from the partition's root.
+    pub fn root(path: impl Into<Vec<u8>>) -> At {
+        At { base: InodeId::ROOT, path: path.into() }
+    }
+
+    /// An inode itself.
+    #[must_use]
+    pub fn inode(inode: InodeId) -> At {
+        At { base: inode, path: Vec::new() }
+    }
+}
+
+/// Who creates a name and with which permission bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Creator {
+    /// Permission bits, the process's umask already applied.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+encode_struct!(Creator { mode, uid, gid });
+
+/// What an open may do besides finding the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OpenHow {
+    /// Create it if it is missing.
+    pub create: bool,
+    /// With `create`: fail if it exists.
+    pub exclusive: bool,
+    /// Cut it to nothing.
+    pub truncate: bool,
+    /// The handle will write.
+    pub write: bool,
+}
+encode_struct!(OpenHow { create, exclusive, truncate, write });
+
+/// Operations on names and attributes, answered by the manager alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NameRequest {
+    /// Find, or create, a file. Follows symbolic links unless `exclusive`. Answer: `Attr`.
+    Open {
+        /// Where.
+        at: At,
+        /// How.
+        how: OpenHow,
+        /// For a file that is created.
+        creator: Creator,
+        /// For a file that is created.
+        striping: Striping,
+    },
+    /// Attributes. Answer: `Attr`.
+    Stat {
+        /// Where.
+        at: At,
+        /// Follow a symbolic link at the end.
+        follow: bool,
+    },
+    /// One page of a directory in the order of names' bytes. Answer: `Entries`.
+    List {
+        /// Where.
+        at: At,
+        /// Start behind this name.
+        after: Option<Vec<u8>>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Make a directory. Answer: `Attr`.
+    MakeDir {
+        /// Where.
+        at: At,
+        /// Whose.
+        creator: Creator,
+    },
+    /// Make a symbolic link. Answer: `Attr`.
+    Symlink {
+        /// Where.
+        at: At,
+        /// What it says.
+        target: Vec<u8>,
+        /// Whose.
+        creator: Creator,
+    },
+    /// What a symbolic link says. Answer: `Target`.
+    ReadLink {
+        /// Where.
+        at: At,
+    },
+    /// Remove a file or symbolic link. Answer: `Done`.
+    Remove {
+        /// Where.
+        at: At,
+    },
+    /// Remove an empty directory. Answer: `Done`.
+    RemoveDir {
+        /// Where.
+        at: At,
+    },
+    /// Give a file or directory another name; atomic, replacing what the new name led to. Answer: `Done`.
+    Rename {
+        /// From where.
+        from: At,
+        /// To where.
+        to: At,
+        /// Whether something at `to` may be replaced.
+        replace: bool,
+    },
+    /// Change attributes. Answer: `Attr`.
+    SetAttr {
+        /// Where.
+        at: At,
+        /// Follow a symbolic link at the end.
+        follow: bool,
+        /// To what.
+        change: AttrChange,
+    },
+}
+encode_enum!(NameRequest {
+    1 => Open { at, how, creator, striping },
+    2 => Stat { at, follow },
+    3 => List { at, after, limit },
+    4 => MakeDir { at, creator },
+    5 => Symlink { at, target, creator },
+    6 => ReadLink { at },
+    7 => Remove { at },
+    8 => RemoveDir { at },
+    9 => Rename { from, to, replace },
+    10 => SetAttr { at, follow, change },
+});
+
+/// Answers to [`NameRequest`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NameReply {
+    /// It is done.
+    Done {},
+    /// Attributes of what was found, made or changed.
+    Attr {
+        /// They.
+        attr: FileAttr,
+    },
+    /// A page of a directory.
+    Entries {
+        /// The entries.
+        entries: Vec<DirEntry>,
+        /// Whether there are more behind the last.
+        more: bool,
+    },
+    /// A symbolic link's target.
+    Target {
+        /// It.
+        target: Vec<u8>,
+    },
+}
+encode_enum!(NameReply {
+    1 => Done {},
+    2 => Attr { attr },
+    3 => Entries { entries, more },
+    4 => Target { target },
+});
+
+/// What a lease is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Want {
+    /// Reading.
+    Read {},
+    /// Reading and writing.
+    Write {},
+}
+encode_enum!(Want { 1 => Read {}, 2 => Write {} });
+
+/// The phase a file is in for one client: what it may do without asking.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Phase {
+    /// Only this client uses the file: write behind, write directly, read directly, cache.
+    Exclusive {},
+    /// Many writers: each may write behind through its outbox.
+    Write {},
+    /// Many readers: each may read directly, read ahead, cache.
+    Read {},
+    /// Readers and writers at once: a write returns when the servers have it; nothing is cached.
+    Mixed {},
+}
+encode_enum!(Phase { 1 => Exclusive {}, 2 => Write {}, 3 => Read {}, 4 => Mixed {} });
+
+/// A permission to use a file in a phase. Named by its number; the home hands out each number once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lease {
+    /// The file.
+    pub inode: InodeId,
+    /// Which lease.
+    pub number: u64,
+    /// What it allows.
+    pub phase: Phase,
+}
+encode_struct!(Lease { inode, number, phase });
+
+/// What a client asks of a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// A sign of life. Answer: `Done`.
+    Ping {},
+    /// An operation on names. `Open` also counts this session as a user of the inode until `Close`. Answer: `Name`.
+    Name {
+        /// It.
+        request: NameRequest,
+    },
+    /// Ends one use of an inode by this session. `end` is the file length that its writes prove, if it wrote. Answer: `Done`.
+    Close {
+        /// The file.
+        inode: InodeId,
+        /// See above.
+        end: Option<u64>,
+    },
+    /// A lease on a file. May take as long as another living client needs to give its own back. Answer: `Granted`.
+    Acquire {
+        /// The file.
+        inode: InodeId,
+        /// For what.
+        want: Want,
+    },
+    /// A lease given back after a recall or by choice; everything written under it is in the stores. Answer: `Done`.
+    Return {
+        /// The file.
+        inode: InodeId,
+        /// Which lease.
+        number: u64,
+        /// The file length that writes under it prove, if there were any.
+        end: Option<u64>,
+    },
+    /// Sets a file's length. Answer: `Length`.
+    SetLength {
+        /// The file.
+        inode: InodeId,
+        /// In bytes.
+        bytes: u64,
+    },
+    /// Makes names and inodes that were acknowledged durable; `end` as in `Close`, without ending the use. Answer: `Done`.
+    SyncNames {
+        /// The file whose length is told, if one is.
+        inode: Option<InodeId>,
+        /// Its length as far as this client knows.
+        end: Option<u64>,
+    },
+
+    /// Bytes of an object. Answer: `Data` with as many bytes as there are before the object's end.
+    Read {
+        /// Of which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
+        /// At most so many.
+        bytes: u32,
+    },
+    /// Bytes for an object, behind the body. Answer: `Done`, when the store has them.
+    Write {
+        /// To which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
+    },
+    /// The object's descriptor, for the direct path on the same node. Answer: `Lent` with one descriptor, or `NotLent`.
+    Lend {
+        /// Of which.
+        object: ObjectId,
+        /// For writing, too; creates the object.
+        write: bool,
+    },
+    /// Puts an object on stable storage. Answer: `Done`.
+    SyncObject {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Moves what the server's own cache holds of an object into the store. Answer: `Done`.
+    FlushObject {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Errors that happened to this session's records of a file since it last asked. Answer: `Errors`.
+    TakeErrors {
+        /// The file.
+        inode: InodeId,
+    },
+    /// Offers an outbox: one descriptor comes along. Answer: `OutboxTaken` with two descriptors, cursor and doorbell.
+    OfferOutbox {
+        /// Position that the server starts from.
+        from: u64,
+    },
+
+    /// Manager to peer: cuts an object and gives it a new generation. Answer: `Done`.
+    Truncate {
+        /// The file.
+        inode: InodeId,
+        /// Generation that the object has.
+        from: Generation,
+        /// Generation that it gets.
+        to: Generation,
+        /// Length of the object at most.
+        bytes: u64,
+    },
+    /// Manager to peer: removes an object. Answer: `Done`.
+    RemoveObject {
+        /// Which.
+        object: ObjectId,
+    },
+    /// An object's length. Answer: `Length`, or `NoObject`.
+    Measure {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Manager to peer: answers when everything that `session` had committed to its outbox is in the store. Answer: `Done`.
+    Drain {
+        /// Whose.
+        session: SessionId,
+    },
+    /// One page of the objects of a store, in order. Answer: `Objects`.
+    ListObjects {
+        /// Start behind this one.
+        after: Option<ObjectId>,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Removes an object that no inode knows (doctor). Refused by the server while the object is in use. Answer: `Done`.
+    RemoveOrphan {
+        /// Which.
+        object: ObjectId,
+    },
+    /// Room of this server's store. Answer: `Space`.
+    Space {},
+    /// Everything the server counts, as JSON text. Answer: `Status`.
+    Status {},
+    /// Every inode with its links, for doctor: a page in order of inode numbers. Answer: `Inodes`.
+    ListInodes {
+        /// Start behind this one.
+        after: InodeId,
+        /// At most so many.
+        limit: u32,
+    },
+    /// Flushes everything and ends the server. Answer: `Done`, then the connection closes.
+    Shutdown {},
+}
+encode_enum!(Request {
+    1 => Ping {},
+    2 => Name { request },
+    3 => Close { inode, end },
+    4 => Acquire { inode, want },
+    5 => Return { inode, number, end },
+    6 => SetLength { inode, bytes },
+    7 => SyncNames { inode, end },
+    16 => Read { object, at, bytes },
+    17 => Write { object, at },
+    18 => Lend { object, write },
+    19 => SyncObject { object },
+    20 => FlushObject { object },
+    21 => TakeErrors { inode },
+    22 => OfferOutbox { from },
+    32 => Truncate { inode, from, to, bytes },
+    33 => RemoveObject { object },
+    34 => Measure { object },
+    35 => Drain { session },
+    36 => ListObjects { after, limit },
+    37 => RemoveOrphan { object },
+    38 => Space {},
+    39 => Status {},
+    40 => ListInodes { after, limit },
+    41 => Shutdown {},
+});
+
+/// A server's answer to a [`Request`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// It could not be done.
+    Failed {
+        /// Why.
+        fault: pario_core::Fault,
+    },
+    /// It is done.
+    Done {},
+    /// See [`NameReply`].
+    Name {
+        /// It.
+        reply: NameReply,
+    },
+    /// A lease, with the file's attributes as they are now.
+    Granted {
+        /// It.
+        lease: Lease,
+        /// They.
+        attr: FileAttr,
+    },
+    /// A length and the generation it belongs to.
+    Length {
+        /// In bytes.
+        bytes: u64,
+        /// Of the file.
+        generation: Generation,
+    },
+    /// There is no such object: every byte of it is zero.
+    NoObject {},
+    /// File data follows behind the body.
+    Data {},
+    /// The descriptor comes along.
+    Lent {},
+    /// This store lends no descriptors: read and write by message.
+    NotLent {},
+    /// What went wrong in the background, oldest first.
+    Errors {
+        /// They.
+        faults: Vec<pario_core::Fault>,
+    },
+    /// Cursor segment and doorbell come along.
+    OutboxTaken {},
+    /// A page of objects with their lengths.
+    Objects {
+        /// They.
+        objects: Vec<(ObjectId, u64)>,
+        /// Whether there are more behind the last.
+        more: bool,
+    },
+    /// Room.
+    Space {
+        /// It.
+        space: Space,
+    },
+    /// JSON text.
+    Status {
+        /// It.
+        json: String,
+    },
+    /// A page of inodes.
+    Inodes {
+        /// They.
+        attrs: Vec<FileAttr>,
+        /// Whether there are more behind the last.
+        more: bool,
+    },
+}
+encode_enum!(Reply {
+    0 => Failed { fault },
+    1 => Done {},
+    2 => Name { reply },
+    3 => Granted { lease, attr },
+    4 => Length { bytes, generation },
+    5 => NoObject {},
+    6 => Data {},
+    7 => Lent {},
+    8 => NotLent {},
+    9 => Errors { faults },
+    10 => OutboxTaken {},
+    11 => Objects { objects, more },
+    12 => Space { space },
+    13 => Status { json },
+    14 => Inodes { attrs, more },
+});
+
+/// What a server tells a client unasked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// Give this lease back: somebody else waits for the file.
+    Recall {
+        /// The file.
+        inode: InodeId,
+        /// Which lease.
+        number: u64,
+    },
+    /// The request is being waited for: who has what it needs. Sent once a second, so that a wait is never silent.
+    Waiting {
+        /// Which request.
+        request: u64,
+        /// For whom, in words.
+        on: String,
+    },
+    /// The server is going down in order; reconnecting is no use.
+    Goodbye {
+        /// Which server says so.
+        server: ServerIndex,
+    },
+}
+encode_enum!(Notice {
+    1 => Recall { inode, number },
+    2 => Waiting { request, on },
+    3 => Goodbye { server },
+});
