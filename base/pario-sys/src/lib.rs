@@ -1,0 +1,21 @@
+//! The edges where the compiler cannot help: memory that another process writes, descriptors that travel over sockets,
+//! futexes, fork. Everything above is safe Rust on top of this crate.
+//!
+//! Never: forms a Rust reference to memory that another process can write (single atomics excepted); trusts such bytes.
+//! Always: each `unsafe` block does one thing and says why it may.
+
+pub mod aligned;
+pub mod clock;
+pub mod doorbell;
+pub mod piece;
+pub mod process;
+pub mod shared;
+pub mod socket;
+
+pub use aligned::AlignedBuffer;
+pub use clock::{MonotonicClock, wall_ns};
+pub use doorbell::Doorbell;
+pub use piece::{Piece, read_exact_or_end_at, write_pieces_at};
+pub use process::fork_generation;
+pub use shared::{Access, AttachError, AttachLimit, FutexWait, Shared};
+pub use socket::{Blocking, PeerCredentials, receive, send};

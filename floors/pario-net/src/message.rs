@@ -251,6 +251,13 @@ pub enum Request {
         /// The file length that writes under it prove, if there were any.
         end: Option<u64>,
     },
+    /// A write in the mixed phase made the file at least so long. Answer: `Done`.
+    Extend {
+        /// The file.
+        inode: InodeId,
+        /// Its length.
+        end: u64,
+    },
     /// Sets a file's length. Answer: `Length`.
     SetLength {
         /// The file.
@@ -370,6 +377,7 @@ encode_enum!(Request {
     5 => Return { inode, number, end },
     6 => SetLength { inode, bytes },
     7 => SyncNames { inode, end },
+    8 => Extend { inode, end },
     16 => Read { object, at, bytes },
     17 => Write { object, at },
     18 => Lend { object, write },

@@ -1,0 +1,20 @@
+//! One server of a partition: service, coherence (leases, locks), merge and cache, staging; and the manager.
+//!
+//! Runs as threads of whatever process starts it: `pario serve`, an application, a test.
+//!
+//! Never: blocks its service thread on a disk or a peer. Always: a client that breaks the rules loses its connection and nothing
+//! else does.
+
+pub mod service;
+pub mod stats;
+
+pub mod coherence;
+pub mod manager;
+
+mod home;
+mod peers;
+mod pool;
+mod take;
+
+pub use peers::Connect;
+pub use service::{NamesSpec, Server, ServerSpec};

@@ -1,0 +1,33 @@
+//! Where bytes rest: one trait, several stores, one conformance suite.
+//!
+//! Never: knows files, views or clients; a store keeps objects. Always: what [`Store::sync`] acknowledged survives a power
+//! cut (where the store lies on a disk); every store and wrapper passes [`conformance::all`].
+
+pub mod store;
+
+pub mod error;
+
+pub mod files;
+
+pub mod memory;
+
+mod directory;
+mod listing;
+mod lru;
+mod names;
+mod random;
+mod sync;
+
+pub mod disk;
+pub mod real_disk;
+
+pub mod conformance;
+#[cfg(test)]
+mod testing;
+
+pub use disk::{Disk, DiskFile, EntryKind, OpenMode};
+pub use error::StoreError;
+pub use files::FilesStore;
+pub use memory::MemoryStore;
+pub use real_disk::RealDisk;
+pub use store::{LendAccess, Lent, Store, StoreStats};

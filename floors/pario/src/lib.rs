@@ -1,0 +1,3 @@
+//! Pario's public Rust interface.
+
+pub mod partition;

@@ -1,0 +1,197 @@
+//! Bytes to be handed to a system call or copied out, without a Rust reference to them; and positioned I/O that finishes.
+//!
+//! Never: looks at the bytes. Always: a write is complete or an error.
+
+#![expect(unsafe_code, reason = "raw memory is given to system calls here")]
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Buffers that one vectored call takes at most.
+pub const PIECES_PER_CALL_MAX: usize = 1024;
+
+/// Readable memory that somebody else may be writing: a slice without the promise that its bytes hold still.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    start: *const u8,
+    len: usize,
+    memory: PhantomData<&'a [u8]>,
+}
+
+// SAFETY: a piece only allows reading bytes that may change at any time anyway, from whichever thread.
+unsafe impl Send for Piece<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Piece<'_> {}
+
+impl<'a> From<&'a [u8]> for Piece<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Piece { start: bytes.as_ptr(), len: bytes.len(), memory: PhantomData }
+    }
+}
+
+impl<'a> Piece<'a> {
+    /// # Safety
+    /// `start..start + len` is mapped readable for as long as `'a`.
+    pub(crate) unsafe fn from_raw(start: *const u8, len: usize) -> Self {
+        Piece { start, len, memory: PhantomData }
+    }
+
+    /// Bytes in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first `at` bytes and the rest.
+    #[must_use]
+    pub fn split_at(self, at: usize) -> (Piece<'a>, Piece<'a>) {
+        assert!(at <= self.len, "split at {at} of {}", self.len);
+        // SAFETY: `at <= len`, so the result is inside the memory or one past its end.
+        let middle = unsafe { self.start.add(at) };
+        let head = Piece { start: self.start, len: at, memory: PhantomData };
+        let tail = Piece { start: middle, len: self.len - at, memory: PhantomData };
+        (head, tail)
+    }
+
+    /// Copies the bytes out; `target` has the same length.
+    pub fn copy_to(&self, target: &mut [u8]) {
+        assert_eq!(self.len, target.len(), "a piece is copied whole");
+        // SAFETY: the memory is readable for `'a`; `target` is exclusively ours and so does not overlap it. Whoever writes
+        // the source meanwhile only spoils the values of plain bytes.
+        unsafe { std::ptr::copy_nonoverlapping(self.start, target.as_mut_ptr(), self.len) };
+    }
+}
+
+/// Writes the pieces one after the other from `offset` on: all of them, or an error.
+pub fn write_pieces_at(fd: BorrowedFd<'_>, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
+    let mut offset = offset;
+    for group in pieces.chunks(PIECES_PER_CALL_MAX) {
+        let mut vectors: Vec<libc::iovec> =
+            group.iter().filter(|piece| !piece.is_empty()).map(to_iovec).collect();
+        let mut rest = &mut vectors[..];
+        while !rest.is_empty() {
+            let written = pwritev(fd, rest, offset)?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            offset += written as u64;
+            rest = advance(rest, written);
+        }
+    }
+    Ok(())
+}
+
+/// Reads from `offset` on until `target` is full or the file ends; returns how many bytes there were.
+pub fn read_exact_or_end_at(fd: BorrowedFd<'_>, target: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < target.len() {
+        match rustix::io::pread(fd, &mut target[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(filled)
+}
+
+fn to_iovec(piece: &Piece<'_>) -> libc::iovec {
+    libc::iovec { iov_base: piece.start.cast_mut().cast(), iov_len: piece.len }
+}
+
+fn pwritev(fd: BorrowedFd<'_>, vectors: &[libc::iovec], offset: u64) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
+    let count = libc::c_int::try_from(vectors.len()).expect("groups are small");
+    loop {
+        // SAFETY: each vector is a piece (or the rest of one) whose memory is readable while `write_pieces_at` borrows it;
+        // the call only reads.
+        let written = unsafe { libc::pwritev(fd.as_raw_fd(), vectors.as_ptr(), count, offset) };
+        if let Ok(written) = usize::try_from(written) {
+            return Ok(written);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// What is left of `vectors` after their first `written` bytes.
+fn advance(vectors: &mut [libc::iovec], mut written: usize) -> &mut [libc::iovec] {
+    let mut whole = 0;
+    while whole < vectors.len() && vectors[whole].iov_len <= written {
+        written -= vectors[whole].iov_len;
+        whole += 1;
+    }
+    let rest = &mut vectors[whole..];
+    if let Some(first) = rest.first_mut() {
+        // `wrapping_add` needs no promise here; the loop above left `written < iov_len`.
+        first.iov_base = first.iov_base.cast::<u8>().wrapping_add(written).cast();
+        first.iov_len -= written;
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn writes_more_pieces_than_one_call_takes() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..5000u32).map(|i| i.to_le_bytes()[0]).collect();
+        let pieces: Vec<Piece<'_>> = bytes.chunks(2).map(Piece::from).collect();
+        assert!(2 * PIECES_PER_CALL_MAX < pieces.len());
+        write_pieces_at(file.as_fd(), &pieces, 7).unwrap();
+        let mut back = vec![1; 5010];
+        assert_eq!(read_exact_or_end_at(file.as_fd(), &mut back, 0).unwrap(), 5007);
+        assert_eq!(&back[..7], [0; 7]);
+        assert_eq!(&back[7..5007], &bytes[..]);
+    }
+
+    #[test]
+    fn nothing_to_write_is_fine() {
+        let file = tempfile::tempfile().unwrap();
+        write_pieces_at(file.as_fd(), &[], 0).unwrap();
+        write_pieces_at(file.as_fd(), &[Piece::from(&b""[..])], 10).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn goes_on_after_a_short_write() {
+        let mut store = *b"abcdefghij";
+        let base = store.as_mut_ptr();
+        let mut vectors = [(0, 3), (3, 4), (7, 3)]
+            .map(|(at, len)| libc::iovec { iov_base: base.wrapping_add(at).cast(), iov_len: len });
+        let rest = advance(&mut vectors, 5);
+        assert_eq!(rest.len(), 2);
+        assert_eq!((rest[0].iov_base.cast(), rest[0].iov_len), (base.wrapping_add(5), 2));
+        assert_eq!(advance(rest, 5).len(), 0);
+    }
+
+    #[test]
+    fn splits_and_copies() {
+        let (head, tail) = Piece::from(&b"abcde"[..]).split_at(2);
+        let (mut a, mut b) = ([0; 2], [0; 3]);
+        head.copy_to(&mut a);
+        tail.copy_to(&mut b);
+        assert_eq!((&a, &b), (b"ab", b"cde"));
+        assert!(tail.split_at(3).1.is_empty());
+    }
+
+    #[test]
+    fn refuses_an_offset_beyond_off_t() {
+        let file = tempfile::tempfile().unwrap();
+        let error = write_pieces_at(file.as_fd(), &[Piece::from(&b"x"[..])], u64::MAX - 5).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
+    }
+}

@@ -1,0 +1,121 @@
+//! Processes: telling a living one from a dead one whose number was reused, descriptor limits, and noticing `fork`.
+
+#![expect(unsafe_code, reason = "pthread_atfork takes a C callback")]
+
+use std::io;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::Resource;
+
+/// When a process started, in clock ticks since boot: with its number, this names it for ever. `None`: there is none.
+#[must_use]
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    match stat_of(pid)? {
+        // A zombie holds its number but does nothing any more.
+        (b'Z' | b'X', _) => None,
+        (_, ticks) => Some(ticks),
+    }
+}
+
+/// Whether the process that started then still runs.
+#[must_use]
+pub fn is_alive(pid: u32, started_ticks: u64) -> bool {
+    start_ticks(pid) == Some(started_ticks)
+}
+
+fn stat_of(pid: u32) -> Option<(u8, u64)> {
+    parse_stat(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// State (field 3) and start time (field 22). The name, field 2, may hold spaces and parentheses: fields count from the last ')'.
+fn parse_stat(stat: &[u8]) -> Option<(u8, u64)> {
+    let after_name = stat.iter().rposition(|&byte| byte == b')')? + 1;
+    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let ticks = fields.nth(18)?.parse().ok()?;
+    Some((state, ticks))
+}
+
+/// Raises the number of descriptors this process may have as far as it is allowed; returns that number.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        rustix::process::setrlimit(Resource::Nofile, limit)?;
+    }
+    Ok(limit.current.unwrap_or(u64::MAX))
+}
+
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static WATCH_FORKS: Once = Once::new();
+
+/// A number that is another one in a forked child, so that handles made before can tell that they are in one.
+///
+/// Counts from the first call on; `vfork` and a bare `clone` are not seen, since they run no handlers.
+#[must_use]
+pub fn fork_generation() -> u64 {
+    WATCH_FORKS.call_once(|| {
+        // SAFETY: `count_fork` is a function for the life of the process and does only what is safe after fork.
+        let result = unsafe { libc::pthread_atfork(None, None, Some(count_fork)) };
+        assert_eq!(result, 0, "no memory to register a fork handler");
+    });
+    FORKS.load(Ordering::Relaxed)
+}
+
+extern "C" fn count_fork() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_stat_with_a_hostile_name() {
+        let line = b"42 (a) R 1 (b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20 21";
+        assert_eq!(parse_stat(line), Some((b'S', 777)));
+        assert_eq!(parse_stat(b"42 (a) S 1 2 3"), None);
+        assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn tells_the_living_from_the_dead() {
+        let me = std::process::id();
+        let started = start_ticks(me).unwrap();
+        assert!(is_alive(me, started));
+        assert!(!is_alive(me, started + 1));
+        assert!(!is_alive(u32::MAX, 0));
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let started = start_ticks(child.id()).unwrap();
+        assert!(is_alive(child.id(), started));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(child.id(), started));
+    }
+
+    #[test]
+    fn descriptor_limit_reaches_its_maximum() {
+        let limit = raise_descriptor_limit().unwrap();
+        let now = rustix::process::getrlimit(Resource::Nofile);
+        assert_eq!(now.current.unwrap_or(u64::MAX), limit);
+        assert_eq!(now.current, now.maximum);
+    }
+
+    #[test]
+    fn generation_changes_in_a_forked_child_only() {
+        let before = fork_generation();
+        // SAFETY: the child calls nothing but atomics and `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let code = if fork_generation() == before { 1 } else { 7 };
+            // SAFETY: ends the child without running anything of the parent's.
+            unsafe { libc::_exit(code) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` is a valid place; the child is ours.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, libc::WEXITSTATUS(status)), (child, 7));
+        assert_eq!(fork_generation(), before);
+    }
+}

@@ -1,0 +1,439 @@
+//! The client's end of a connection: many threads ask, each waits for its own answer.
+//!
+//! Whoever waits also reads: one waiting thread at a time takes frames from the stream and hands the others theirs, so an
+//! answer reaches its caller without passing through another thread, and file data lands where it belongs.
+//!
+//! Never: waits for a silent server longer than `SILENCE_MS_MAX`. Always: after a failure every waiting and later call fails with
+//! the same fault, which names the server.
+
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+use pario_core::codec::Encode;
+use pario_core::limits::{FRAME_BODY_BYTES_MAX, IN_FLIGHT_MAX, PING_MS, SILENCE_MS_MAX};
+use pario_core::{Clock, Code, Fault, Nanos, ServerIndex};
+use pario_sys::clock::MonotonicClock;
+
+use crate::frame::{self, DataCheck, FrameError, FrameKind, HEAD_BYTES, Head};
+use crate::greeting::{self, Challenge, Hello, Secret, Welcome};
+use crate::message::{Notice, Reply, Request};
+use crate::stream::{Address, Stream};
+
+/// An answer with what came along.
+#[derive(Debug)]
+pub struct Answer {
+    /// The reply.
+    pub reply: Reply,
+    /// File data, unless it went into the caller's own memory.
+    pub data: Vec<u8>,
+    /// Bytes of file data, wherever they went.
+    pub data_bytes: usize,
+    /// Descriptors.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// A request under way. Must be waited for.
+#[derive(Debug)]
+#[must_use = "an answer that nobody waits for is kept for ever"]
+pub struct Ticket(u64);
+
+/// A connection to a server, greeted and ready.
+#[derive(Debug)]
+pub struct Connection {
+    server: ServerIndex,
+    place: String,
+    stream: Stream,
+    check: DataCheck,
+    welcome: Welcome,
+    clock: MonotonicClock,
+    next: AtomicU64,
+    sending: Mutex<()>,
+    reading: Mutex<()>,
+    heard: AtomicU64,
+    pinged: AtomicU64,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Requests without an answer yet, and answers not yet fetched.
+    answers: HashMap<u64, Option<Answer>>,
+    waiting_on: HashMap<u64, String>,
+    broken: Option<Fault>,
+}
+
+impl Connection {
+    /// Connects and greets.
+    pub fn open(address: &Address, hello: &Hello, secret: &Secret) -> Result<Connection, Fault> {
+        let stream = Stream::connect(address).map_err(|error| unreachable(hello.server, address, &error))?;
+        Connection::greet(stream, address.to_string(), hello, secret)
+    }
+
+    /// Greets over a stream that is connected already.
+    pub fn greet(stream: Stream, place: String, hello: &Hello, secret: &Secret) -> Result<Connection, Fault> {
+        let welcome = greet(&stream, hello, secret).map_err(|fault| fault.at(format!("server {} ({place})", hello.server)))?;
+        let check = stream.data_check();
+        let clock = MonotonicClock;
+        let heard = AtomicU64::new(clock.now().0);
+        Ok(Connection {
+            server: hello.server,
+            place,
+            stream,
+            check,
+            welcome,
+            clock,
+            next: AtomicU64::new(1),
+            sending: Mutex::new(()),
+            reading: Mutex::new(()),
+            heard,
+            pinged: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// What the server said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.welcome
+    }
+
+    /// Whether both ends share memory.
+    #[must_use]
+    pub fn shares_memory(&self) -> bool {
+        self.stream.shares_memory()
+    }
+
+    /// The fault that ended the connection, if one did.
+    pub fn broken(&self) -> Option<Fault> {
+        self.state().broken.clone()
+    }
+
+    /// Whether the server has closed its end; looks without waiting.
+    pub fn is_dead(&self) -> bool {
+        self.broken().is_some()
+    }
+
+    /// Ends the connection.
+    pub fn close(&self) {
+        self.stream.shut();
+    }
+
+    /// Asks and waits for the answer; a [`Reply::Failed`] becomes the fault.
+    pub fn call(&self, request: &Request) -> Result<Answer, Fault> {
+        let ticket = self.start(request, &[], &[])?;
+        self.wait(ticket, None)
+    }
+
+    /// Sends a request, with file data in parts and descriptors; returns without waiting for the answer.
+    pub fn start(&self, request: &Request, data: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<Ticket, Fault> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.start_as(number, request, data, descriptors)
+    }
+
+    /// Like [`Connection::start`] under a number of the caller's, for requests that may have to be repeated.
+    pub fn start_as(
+        &self,
+        number: u64,
+        request: &Request,
+        data: &[&[u8]],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Ticket, Fault> {
+        {
+            let mut state = self.state();
+            if let Some(fault) = &state.broken {
+                return Err(fault.clone());
+            }
+            if IN_FLIGHT_MAX <= state.answers.len() {
+                return Err(Fault::new(Code::TooMany, format!("{IN_FLIGHT_MAX} requests wait for server {}", self.server)));
+            }
+            state.answers.insert(number, None);
+        }
+        self.heard.fetch_max(self.clock.now().0, Ordering::Relaxed);
+        if let Err(fault) = self.send(number, request, data, descriptors) {
+            self.state().answers.remove(&number);
+            return Err(fault);
+        }
+        Ok(Ticket(number))
+    }
+
+    /// A number for [`Connection::start_as`], from a range of its own.
+    pub fn set_numbers(&self, from: u64) {
+        self.next.store(from, Ordering::Relaxed);
+    }
+
+    /// Waits for an answer. File data goes into `target` if one is given and the answer fits.
+    pub fn wait(&self, ticket: Ticket, mut target: Option<&mut [u8]>) -> Result<Answer, Fault> {
+        loop {
+            if let Some(mut answer) = self.take(ticket.0)? {
+                if let Reply::Failed { fault } = answer.reply {
+                    return Err(fault.at(format!("server {}", self.server)));
+                }
+                if let Some(target) = target.as_deref_mut()
+                    && !answer.data.is_empty()
+                {
+                    let count = answer.data.len().min(target.len());
+                    target[..count].copy_from_slice(&answer.data[..count]);
+                    answer.data = Vec::new();
+                }
+                return Ok(answer);
+            }
+            self.read_or_rest(ticket.0, &mut target)?;
+        }
+    }
+
+    /// What a request waits for, if the server said so.
+    pub fn waits_on(&self) -> Vec<String> {
+        self.state().waiting_on.values().cloned().collect()
+    }
+
+    /// The next notice of a connection that carries notices; `None` when `limit` passed without one.
+    pub fn notice(&self, limit: Duration) -> Result<Option<Notice>, Fault> {
+        if !self.stream.wait_readable(limit).map_err(|error| self.fail(&error.into()))? {
+            return Ok(None);
+        }
+        let frame = self.read_frame(None).map_err(|error| self.fail(&error))?;
+        match frame.0.kind {
+            FrameKind::Notice => decode::<Notice>(&frame.0, &frame.1).map(Some).map_err(|error| self.fail(&error)),
+            _ => Err(self.fail(&FrameError::Kind(frame.0.kind as u16))),
+        }
+    }
+
+    fn send(&self, number: u64, request: &Request, data: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+        let head = frame::seal(FrameKind::Request, number, request, data, self.check);
+        let mut parts = Vec::with_capacity(1 + data.len());
+        parts.push(IoSlice::new(&head));
+        parts.extend(data.iter().map(|part| IoSlice::new(part)));
+        let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stream.send_all(&mut parts, descriptors).map_err(|error| self.fail(&error.into()))
+    }
+
+    fn take(&self, number: u64) -> Result<Option<Answer>, Fault> {
+        let mut state = self.state();
+        match state.answers.get(&number) {
+            Some(Some(_)) => {
+                state.waiting_on.remove(&number);
+                Ok(state.answers.remove(&number).flatten())
+            }
+            Some(None) => match &state.broken {
+                Some(fault) => {
+                    let fault = fault.clone();
+                    state.answers.remove(&number);
+                    Err(fault)
+                }
+                None => Ok(None),
+            },
+            None => Err(Fault::new(Code::Closed, "waited twice for one answer")),
+        }
+    }
+
+    /// Becomes the thread that reads, or rests until that thread has news.
+    fn read_or_rest(&self, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+        match self.reading.try_lock() {
+            Ok(_turn) => {
+                let result = self.read_one(number, target);
+                drop(_turn);
+                // Another waiter may have to read now.
+                self.changed.notify_all();
+                result
+            }
+            Err(TryLockError::Poisoned(_)) => Err(self.fail(&FrameError::Ended)),
+            Err(TryLockError::WouldBlock) => {
+                let state = self.state();
+                if matches!(state.answers.get(&number), Some(None)) && state.broken.is_none() {
+                    let rest = Duration::from_millis(5);
+                    drop(self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn read_one(&self, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+        // Between the caller's look and its turn to read, the answer may have come.
+        if !matches!(self.state().answers.get(&number), Some(None)) {
+            return Ok(());
+        }
+        if !self.stream.wait_readable(Duration::from_millis(PING_MS / 2)).map_err(|error| self.fail(&error.into()))? {
+            return self.mind_silence();
+        }
+        let (head, body, data, descriptors) =
+            self.read_frame(Some((number, target))).map_err(|error| self.fail(&error))?;
+        self.heard.store(self.clock.now().0, Ordering::Relaxed);
+        match head.kind {
+            FrameKind::Reply => {
+                let reply = decode::<Reply>(&head, &body).map_err(|error| self.fail(&error))?;
+                let answer = Answer { reply, data, data_bytes: head.data_bytes as usize, descriptors };
+                let mut state = self.state();
+                // An answer to a ping, or to a request whose caller gave up, has no place.
+                if let Some(slot) = state.answers.get_mut(&head.request) {
+                    *slot = Some(answer);
+                }
+                Ok(())
+            }
+            FrameKind::Notice => match decode::<Notice>(&head, &body).map_err(|error| self.fail(&error))? {
+                Notice::Waiting { request, on } => {
+                    self.state().waiting_on.insert(request, on);
+                    Ok(())
+                }
+                Notice::Recall { .. } | Notice::Goodbye { .. } => Ok(()),
+            },
+            FrameKind::Hello | FrameKind::Challenge | FrameKind::Proof | FrameKind::Welcome | FrameKind::Request => {
+                Err(self.fail(&FrameError::Kind(head.kind as u16)))
+            }
+        }
+    }
+
+    /// Reads one frame; data that answers `own` goes straight into its target.
+    #[expect(clippy::type_complexity, reason = "a frame in its parts, used twice above")]
+    fn read_frame(
+        &self,
+        own: Option<(u64, &mut Option<&mut [u8]>)>,
+    ) -> Result<(Head, Vec<u8>, Vec<u8>, Vec<OwnedFd>), FrameError> {
+        let mut descriptors = Vec::new();
+        let mut bytes = [0u8; HEAD_BYTES];
+        self.fill(&mut bytes, &mut descriptors)?;
+        let head = Head::decode(&bytes, FRAME_BODY_BYTES_MAX)?;
+        let mut body = vec![0; head.body_bytes as usize];
+        self.fill(&mut body, &mut descriptors)?;
+        head.check_body(&body)?;
+        let data_bytes = head.data_bytes as usize;
+        if let Some((number, Some(target))) = own
+            && number == head.request
+            && data_bytes <= target.len()
+        {
+            self.fill(&mut target[..data_bytes], &mut descriptors)?;
+            head.check_data(&target[..data_bytes])?;
+            return Ok((head, body, Vec::new(), descriptors));
+        }
+        let mut data = vec![0; data_bytes];
+        self.fill(&mut data, &mut descriptors)?;
+        head.check_data(&data)?;
+        Ok((head, body, data, descriptors))
+    }
+
+    fn fill(&self, mut buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<(), FrameError> {
+        while !buffer.is_empty() {
+            match self.stream.receive(buffer, descriptors) {
+                Ok(0) => return Err(FrameError::Ended),
+                Ok(count) => buffer = &mut buffer[count..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    // Inside a frame the rest is already on its way.
+                    if !self.stream.wait_readable(Duration::from_millis(SILENCE_MS_MAX))? {
+                        return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "silent inside a frame").into());
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks a silent server for a sign of life, and gives up on one that gave none for too long.
+    fn mind_silence(&self) -> Result<(), Fault> {
+        let now = self.clock.now();
+        let silent = now.since(Nanos(self.heard.load(Ordering::Relaxed)));
+        if Duration::from_millis(SILENCE_MS_MAX) <= silent {
+            let error = std::io::Error::new(
+                std::io::ErrorKind::TimedOut,
+                format!("no sign of life for {:.1} s", silent.as_secs_f64()),
+            );
+            return Err(self.fail(&error.into()));
+        }
+        let pinged = Nanos(self.pinged.load(Ordering::Relaxed));
+        if Duration::from_millis(PING_MS) <= silent && Duration::from_millis(PING_MS) <= now.since(pinged) {
+            self.pinged.store(now.0, Ordering::Relaxed);
+            // Number 0 belongs to no caller: its answer only shows that the server lives.
+            self.send(0, &Request::Ping {}, &[], &[])?;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection for all its users, with one fault.
+    fn fail(&self, error: &FrameError) -> Fault {
+        let mut state = self.state();
+        let fault = state.broken.get_or_insert_with(|| lost(self.server, &self.place, error)).clone();
+        drop(state);
+        self.stream.shut();
+        self.changed.notify_all();
+        fault
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn decode<T: Encode>(head: &Head, body: &[u8]) -> Result<T, FrameError> {
+    pario_core::codec::from_bytes(body).map_err(|source| FrameError::Body { request: head.request, source })
+}
+
+fn unreachable(server: ServerIndex, address: &Address, error: &std::io::Error) -> Fault {
+    Fault::new(Code::Unreachable, format!("server {server} ({address}) is unreachable: {error}"))
+}
+
+fn lost(server: ServerIndex, place: &str, error: &FrameError) -> Fault {
+    let code = match error {
+        FrameError::Ended | FrameError::Io(_) => Code::Unreachable,
+        FrameError::Magic(_)
+        | FrameError::Kind(_)
+        | FrameError::Flags(_)
+        | FrameError::TooLong { .. }
+        | FrameError::Body { .. } => Code::Protocol,
+        FrameError::Checksum { .. } => Code::Corrupt,
+    };
+    Fault::new(code, format!("lost server {server} ({place}): {error}"))
+}
+
+/// The client's half of the handshake.
+fn greet(stream: &Stream, hello: &Hello, secret: &Secret) -> Result<Welcome, Fault> {
+    let send = |kind, message: Vec<u8>| -> Result<(), Fault> {
+        stream.send_all(&mut [IoSlice::new(&message)], &[]).map_err(|error| Fault::from_io(&error, kind))
+    };
+    send("greeting", frame::seal(FrameKind::Hello, 0, hello, &[], DataCheck::None))?;
+    let challenge: Challenge = expect(stream, FrameKind::Challenge)?;
+    let proof = greeting::answer(secret, hello, &challenge)?;
+    send("proving", frame::seal(FrameKind::Proof, 0, &proof, &[], DataCheck::None))?;
+    expect(stream, FrameKind::Welcome)
+}
+
+fn expect<T: Encode>(stream: &Stream, kind: FrameKind) -> Result<T, Fault> {
+    let limit = Duration::from_millis(pario_core::limits::CONNECT_MS_MAX);
+    let mut assembler = frame::Assembler::default();
+    let protocol = |error: FrameError| Fault::new(Code::Protocol, format!("greeting: {error}"));
+    loop {
+        let target = assembler.target();
+        let count = match stream.receive(target, &mut Vec::new()) {
+            Ok(0) => return Err(Fault::new(Code::Unreachable, "the server hung up during the greeting")),
+            Ok(count) => count,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if !stream.wait_readable(limit).map_err(|error| Fault::from_io(&error, "greeting"))? {
+                    return Err(Fault::new(Code::Unreachable, "the server does not answer the greeting"));
+                }
+                continue;
+            }
+            Err(error) => {
+                return Err(Fault::new(Code::Unreachable, format!("greeting: {error}")));
+            }
+        };
+        let Some(frame) = assembler.advance(count, frame::GREETING_BODY_BYTES_MAX).map_err(protocol)? else { continue };
+        if frame.head.kind == FrameKind::Reply {
+            return match frame.message::<Reply>().map_err(protocol)? {
+                Reply::Failed { fault } => Err(fault),
+                other => Err(Fault::new(Code::Protocol, format!("greeting answered by {other:?}"))),
+            };
+        }
+        if frame.head.kind != kind {
+            return Err(Fault::new(Code::Protocol, format!("greeting answered by {:?}", frame.head.kind)));
+        }
+        return frame.message().map_err(protocol);
+    }
+}
+
+/// A connection that several owners share.
+pub type SharedConnection = Arc<Connection>;

@@ -1,0 +1,48 @@
+//! The outbox: the memory from which a process's records are taken by the servers of its node. Drawn in `docs/formats/outbox.md`.
+//!
+//! Two segments, each with one writer. The *outbox* belongs to the client: a head page and a ring of records; the client
+//! copies a record into the ring and commits it with one store of `tail`. The *cursor* belongs to a server: how far it has
+//! taken this outbox, whether it sleeps, whether the client may write behind, how many errors there were.
+//!
+//! Never: a Rust reference to shared memory; trust in what the other side wrote: every number is loaded once and checked.
+//! Always: bytes before `tail` and at or after the lowest `taken` are not touched by the client; a record never wraps.
+
+mod reader;
+mod record;
+mod writer;
+
+pub use reader::{CursorPage, OutboxError, OutboxReader, RecordView};
+pub use record::{RECORD_HEAD_BYTES, RecordHead, RecordKind};
+pub use writer::{Attached, Cursor, Outbox, Progress, RecordMeta};
+
+/// First word of an outbox; changes with its form, so that it is also the layout's hash.
+pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT01");
+/// First word of a cursor.
+pub const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"PARCUR01");
+/// Bytes before the ring.
+pub const OUTBOX_HEAD_BYTES: usize = 4096;
+/// Bytes of a cursor segment.
+pub const CURSOR_BYTES: usize = 4096;
+/// Records start at multiples of this.
+pub const RECORD_ALIGN: u64 = 64;
+
+/// Places in the outbox's head page.
+pub(crate) mod outbox_at {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const CAPACITY: usize = 8;
+    /// On a line of its own: the client stores it with every record.
+    pub(crate) const TAIL: usize = 64;
+    /// How many threads of the client wait for `taken` to move.
+    pub(crate) const WAITING: usize = 128;
+}
+
+/// Places in the cursor's page.
+pub(crate) mod cursor_at {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const TAKEN: usize = 64;
+    /// Futex word: changes whenever `taken` does and somebody waits.
+    pub(crate) const TURN: usize = 72;
+    pub(crate) const ASLEEP: usize = 128;
+    pub(crate) const WRITE_BEHIND: usize = 132;
+    pub(crate) const ERRORS: usize = 192;
+}

@@ -1,0 +1,160 @@
+//! The server's side of an outbox: look at records, take their bytes by reference, move the cursor.
+//!
+//! Never: believes a position or a length; a ring that lies is [`OutboxError`] and its client is shut out.
+//! Always: bytes are handed out only for records between `taken` and the tail that was seen.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{Ordering, fence};
+
+use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
+use pario_sys::piece::Piece;
+use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
+
+use super::record::{RECORD_HEAD_BYTES, RecordHead, RecordKind};
+use super::{CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at};
+
+/// Why an outbox is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboxError {
+    /// The segment itself.
+    #[error("outbox segment refused: {0}")]
+    Attach(#[from] AttachError),
+    /// Its head page.
+    #[error("outbox has another form or a capacity that is not its size")]
+    Form,
+    /// A record or position that cannot be.
+    #[error("outbox holds {what} at position {position}")]
+    Lie {
+        /// What is wrong.
+        what: &'static str,
+        /// Where.
+        position: u64,
+    },
+    /// The server's own segment could not be made.
+    #[error("no memory for a cursor: {0}")]
+    Cursor(std::io::Error),
+}
+
+/// A record in an outbox.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordView {
+    /// Its head, checked.
+    pub head: RecordHead,
+    data_at: usize,
+}
+
+/// A client's outbox, mapped read-only.
+#[derive(Debug)]
+pub struct OutboxReader {
+    segment: Shared,
+    capacity: u64,
+}
+
+/// The server's cursor for one outbox; the client maps it read-only.
+#[derive(Debug)]
+pub struct CursorPage {
+    page: Shared,
+}
+
+impl OutboxReader {
+    /// Maps and checks what a client offered.
+    pub fn attach(descriptor: OwnedFd) -> Result<OutboxReader, OutboxError> {
+        let limit = AttachLimit {
+            bytes_min: OUTBOX_HEAD_BYTES + OUTBOX_BYTES_MIN,
+            bytes_max: OUTBOX_HEAD_BYTES + OUTBOX_BYTES_MAX,
+        };
+        let segment = Shared::attach(descriptor, Access::ReadOnly, limit)?;
+        let capacity = segment.load_u64(outbox_at::CAPACITY, Ordering::Relaxed);
+        let magic = segment.load_u64(outbox_at::MAGIC, Ordering::Acquire);
+        if magic != OUTBOX_MAGIC || capacity != (segment.len() - OUTBOX_HEAD_BYTES) as u64 || capacity % RECORD_ALIGN != 0 {
+            return Err(OutboxError::Form);
+        }
+        Ok(OutboxReader { segment, capacity })
+    }
+
+    /// Bytes that can be pending in it.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    /// Position behind the last committed record. `taken` is the caller's own cursor, for checking.
+    pub fn tail(&self, taken: u64) -> Result<u64, OutboxError> {
+        let tail = self.segment.load_u64(outbox_at::TAIL, Ordering::Acquire);
+        if tail < taken || self.capacity < tail - taken || tail % RECORD_ALIGN != 0 {
+            return Err(OutboxError::Lie { what: "an impossible tail", position: tail });
+        }
+        Ok(tail)
+    }
+
+    /// The record at `position`, which is before `tail`.
+    pub fn record(&self, position: u64, tail: u64) -> Result<RecordView, OutboxError> {
+        let lie = |what| OutboxError::Lie { what, position };
+        assert!(position < tail && position % RECORD_ALIGN == 0, "only committed records are looked at");
+        let place = usize::try_from(position % self.capacity).map_err(|_| lie("an impossible position"))?;
+        let at = OUTBOX_HEAD_BYTES + place;
+        let mut bytes = [0u8; RECORD_HEAD_BYTES];
+        self.segment.read(at, &mut bytes);
+        let head = RecordHead::decode(&bytes, position).map_err(lie)?;
+        let to_end = self.capacity - position % self.capacity;
+        if tail - position < head.span() || to_end < head.span() {
+            return Err(lie("a record longer than what was committed"));
+        }
+        if head.kind == RecordKind::Data && (RECORD_BYTES_MAX < head.data_bytes as usize || head.view != 0) {
+            return Err(lie("a record too long or of an unknown view"));
+        }
+        Ok(RecordView { head, data_at: at + RECORD_HEAD_BYTES })
+    }
+
+    /// Bytes of a record's data, from `start` on, by reference.
+    #[must_use]
+    pub fn data(&self, record: &RecordView, start: usize, bytes: usize) -> Piece<'_> {
+        assert!(start + bytes <= record.head.data_bytes as usize, "a piece lies inside its record");
+        self.segment.piece(record.data_at + start..record.data_at + start + bytes)
+    }
+
+    /// Whether a thread of the client waits for the cursor. Call after moving it.
+    #[must_use]
+    pub fn somebody_waits(&self) -> bool {
+        // Pairs with the client's fence between saying that it waits and looking at the cursor a last time.
+        fence(Ordering::SeqCst);
+        self.segment.load_u64(outbox_at::WAITING, Ordering::Relaxed) != 0
+    }
+}
+
+impl CursorPage {
+    /// A new cursor that starts at `from`; the descriptor goes to the client.
+    pub fn create(from: u64) -> Result<(CursorPage, OwnedFd), OutboxError> {
+        let (page, descriptor) = Shared::create("pario-cursor", CURSOR_BYTES).map_err(OutboxError::Cursor)?;
+        page.store_u64(cursor_at::TAKEN, from, Ordering::Relaxed);
+        page.store_u64(cursor_at::MAGIC, CURSOR_MAGIC, Ordering::Release);
+        Ok((CursorPage { page }, descriptor))
+    }
+
+    /// Everything before `position` is in the store.
+    pub fn move_to(&self, position: u64, outbox: &OutboxReader) {
+        self.page.store_u64(cursor_at::TAKEN, position, Ordering::Release);
+        if outbox.somebody_waits() {
+            let turn = self.page.load_u32(cursor_at::TURN, Ordering::Relaxed);
+            self.page.store_u32(cursor_at::TURN, turn.wrapping_add(1), Ordering::Release);
+            self.page.futex_wake(cursor_at::TURN, u32::MAX >> 1);
+        }
+    }
+
+    /// Says whether the server sleeps. After saying so it must look at the tails once more.
+    pub fn set_asleep(&self, asleep: bool) {
+        self.page.store_u32(cursor_at::ASLEEP, u32::from(asleep), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Grants or withdraws writing behind.
+    pub fn set_write_behind(&self, allowed: bool) {
+        self.page.store_u32(cursor_at::WRITE_BEHIND, u32::from(allowed), Ordering::Release);
+    }
+
+    /// Counts one more error.
+    pub fn count_error(&self) {
+        let errors = self.page.load_u64(cursor_at::ERRORS, Ordering::Relaxed);
+        self.page.store_u64(cursor_at::ERRORS, errors + 1, Ordering::Release);
+    }
+}

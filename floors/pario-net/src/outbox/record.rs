@@ -1,0 +1,131 @@
+//! Head of a record: 64 bytes in front of its data. Layout: `docs/formats/outbox.md`, section "Record".
+
+use pario_core::{Generation, InodeId, Layout, Nanos, ObjectId};
+
+use super::RECORD_ALIGN;
+
+/// Bytes of a record's head.
+pub const RECORD_HEAD_BYTES: usize = 64;
+
+/// What a record is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKind {
+    /// One write.
+    Data,
+    /// Fills the end of the ring.
+    Pad,
+}
+
+/// Head of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordHead {
+    /// Its own position, so that a reader never mistakes old bytes for a record.
+    pub position: u64,
+    /// What it is.
+    pub kind: RecordKind,
+    /// Bytes of data behind the head.
+    pub data_bytes: u32,
+    /// File and generation that it writes to.
+    pub object: ObjectId,
+    /// View that its stream offset belongs to; 0 is the file's own bytes.
+    pub view: u32,
+    /// Where in the stream.
+    pub offset: u64,
+    /// How the file lies on the servers.
+    pub layout: Layout,
+    /// When it was committed, on the node's clock.
+    pub committed: Nanos,
+}
+
+impl RecordHead {
+    /// Head, data and filling.
+    #[must_use]
+    pub fn span(&self) -> u64 {
+        span(u64::from(self.data_bytes))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RECORD_HEAD_BYTES] {
+        let mut bytes = [0u8; RECORD_HEAD_BYTES];
+        bytes[0..8].copy_from_slice(&self.position.to_le_bytes());
+        bytes[8..10].copy_from_slice(&(if self.kind == RecordKind::Data { 1u16 } else { 2 }).to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.data_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.object.inode.0.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.object.generation.0.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.view.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.offset.to_le_bytes());
+        let stripe = u32::try_from(self.layout.stripe_bytes()).expect("a stripe is at most 1 GiB");
+        bytes[40..44].copy_from_slice(&stripe.to_le_bytes());
+        bytes[44..46].copy_from_slice(&self.layout.count().to_le_bytes());
+        bytes[46..48].copy_from_slice(&self.layout.first().to_le_bytes());
+        bytes[48..50].copy_from_slice(&self.layout.total().to_le_bytes());
+        bytes[56..64].copy_from_slice(&self.committed.0.to_le_bytes());
+        bytes
+    }
+
+    /// Reads and checks one that claims to stand at `position`; the text says what is wrong.
+    pub fn decode(bytes: &[u8; RECORD_HEAD_BYTES], position: u64) -> Result<RecordHead, &'static str> {
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+        let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().expect("2 bytes"));
+        if long(0) != position {
+            return Err("a record that does not know its position");
+        }
+        let kind = match half(8) {
+            1 => RecordKind::Data,
+            2 => RecordKind::Pad,
+            _ => return Err("a record of unknown kind"),
+        };
+        let layout = Layout::new(u64::from(word(40)), half(44), half(46), half(48)).map_err(|_| "an impossible layout")?;
+        let (offset, data_bytes) = (long(32), word(12));
+        if pario_core::limits::FILE_BYTES_MAX < offset.saturating_add(u64::from(data_bytes)) {
+            return Err("a record beyond the end of every file");
+        }
+        Ok(RecordHead {
+            position,
+            kind,
+            data_bytes,
+            object: ObjectId { inode: InodeId(long(16)), generation: Generation(word(24)) },
+            view: word(28),
+            offset,
+            layout,
+            committed: Nanos(long(56)),
+        })
+    }
+}
+
+/// Bytes in the ring that a record with so much data takes.
+pub(super) fn span(data_bytes: u64) -> u64 {
+    (RECORD_HEAD_BYTES as u64 + data_bytes).next_multiple_of(RECORD_ALIGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_pinned() {
+        let head = RecordHead {
+            position: 0x1122,
+            kind: RecordKind::Data,
+            data_bytes: 8192,
+            object: ObjectId { inode: InodeId(7), generation: Generation(2) },
+            view: 0,
+            offset: 0x10_0000,
+            layout: Layout::new(1 << 20, 4, 3, 5).unwrap(),
+            committed: Nanos(0xabcd),
+        };
+        #[rustfmt::skip]
+        let expected = [
+            0x22, 0x11, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x20, 0, 0,
+            7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+            0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 4, 0, 3, 0,
+            5, 0, 0, 0, 0, 0, 0, 0, 0xcd, 0xab, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(head.encode(), expected);
+        assert_eq!(RecordHead::decode(&expected, 0x1122), Ok(head));
+        assert!(RecordHead::decode(&expected, 0x1123).is_err());
+        assert_eq!(head.span(), 8192 + 64);
+    }
+}

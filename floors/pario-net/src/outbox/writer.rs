@@ -1,0 +1,358 @@
+//! The client's side of an outbox: reserve, copy, commit, wait for servers to take.
+//!
+//! Never: waits without asking now and then whether the server it waits for lives. Always: a record that does not fit yet
+//! waits only for servers that have something to take.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX, WAKE_BYTES};
+use pario_core::{Clock, Fault, Layout, Nanos, ObjectId, ServerIndex};
+use pario_sys::clock::MonotonicClock;
+use pario_sys::doorbell::Doorbell;
+use pario_sys::shared::{Access, AttachLimit, Shared};
+
+use super::record::{RecordHead, RecordKind, span};
+use super::{CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at};
+
+/// How long one sleep for a server lasts before its health is looked at.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What a record writes to.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordMeta {
+    /// File and generation.
+    pub object: ObjectId,
+    /// How it lies on the servers.
+    pub layout: Layout,
+    /// Where it goes.
+    pub offset: u64,
+}
+
+/// One server's cursor and doorbell, as the client sees them.
+#[derive(Debug)]
+pub struct Cursor {
+    server: ServerIndex,
+    page: Shared,
+    doorbell: Doorbell,
+    /// Position behind the last record that concerns this server.
+    wanted: AtomicU64,
+    /// Bytes committed for this server since it was last woken.
+    unannounced: AtomicU64,
+}
+
+/// Asked while waiting for a server: fails when it is gone. Called about every 20 ms with the time waited so far.
+pub type Progress<'a> = &'a dyn Fn(ServerIndex, Duration) -> Result<(), Fault>;
+
+/// What became of a server's part in the outbox.
+#[derive(Debug)]
+enum Slot {
+    Never,
+    Attached(Arc<Cursor>),
+    Stopped { taken: u64, wanted: u64 },
+}
+
+impl Slot {
+    fn cursor(&self) -> Option<&Arc<Cursor>> {
+        match self {
+            Slot::Attached(cursor) => Some(cursor),
+            Slot::Never | Slot::Stopped { .. } => None,
+        }
+    }
+}
+
+/// A server that takes from the outbox (again).
+#[derive(Debug)]
+pub struct Attached {
+    /// Its cursor.
+    pub cursor: Arc<Cursor>,
+    /// Records of these positions were overwritten before it came back.
+    pub lost: Option<std::ops::Range<u64>>,
+}
+
+fn gone(server: ServerIndex) -> Fault {
+    Fault::new(pario_core::Code::Unreachable, format!("server {server} is gone and has not taken all of the outbox"))
+}
+
+/// A process's outbox for one partition.
+#[derive(Debug)]
+pub struct Outbox {
+    segment: Shared,
+    descriptor: OwnedFd,
+    capacity: u64,
+    tail: Mutex<u64>,
+    slots: Mutex<Vec<Slot>>,
+    clock: MonotonicClock,
+}
+
+impl Cursor {
+    /// Maps what a server sent in answer to an offered outbox.
+    pub fn attach(server: ServerIndex, page: OwnedFd, doorbell: OwnedFd) -> Result<Cursor, Fault> {
+        let limit = AttachLimit { bytes_min: CURSOR_BYTES, bytes_max: CURSOR_BYTES };
+        let page = Shared::attach(page, Access::ReadOnly, limit)
+            .map_err(|error| Fault::new(pario_core::Code::Protocol, format!("server {server}'s cursor: {error}")))?;
+        if page.load_u64(cursor_at::MAGIC, Ordering::Relaxed) != CURSOR_MAGIC {
+            return Err(Fault::new(pario_core::Code::Protocol, format!("server {server}'s cursor has another form")));
+        }
+        let doorbell = Doorbell::from_fd(doorbell).map_err(|error| Fault::from_io(&error, "a server's doorbell"))?;
+        let taken = page.load_u64(cursor_at::TAKEN, Ordering::Acquire);
+        Ok(Cursor {
+            server,
+            page,
+            doorbell,
+            wanted: AtomicU64::new(taken),
+            unannounced: AtomicU64::new(0),
+        })
+    }
+
+    /// Position up to which the server has taken everything.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.page.load_u64(cursor_at::TAKEN, Ordering::Acquire)
+    }
+
+    /// Errors that the server met with this outbox's records, ever.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.page.load_u64(cursor_at::ERRORS, Ordering::Acquire)
+    }
+
+    /// Whether the server has reserved room, so that writes may return before they are taken.
+    #[must_use]
+    pub fn may_write_behind(&self) -> bool {
+        self.page.load_u32(cursor_at::WRITE_BEHIND, Ordering::Acquire) != 0
+    }
+
+    /// Wakes the server if it sleeps.
+    pub fn wake(&self) {
+        self.unannounced.store(0, Ordering::Relaxed);
+        // Pairs with the server's fence between saying that it sleeps and looking at the tails a last time.
+        fence(Ordering::SeqCst);
+        if self.page.load_u32(cursor_at::ASLEEP, Ordering::Relaxed) != 0 {
+            // Only a full counter refuses, and then the server is being woken anyway.
+            let _ = self.doorbell.ring();
+        }
+    }
+}
+
+impl Outbox {
+    /// A new one of `bytes` for a partition of `servers`.
+    pub fn create(bytes: usize, servers: usize) -> std::io::Result<Outbox> {
+        let capacity = bytes.clamp(OUTBOX_BYTES_MIN, OUTBOX_BYTES_MAX).next_multiple_of(4096);
+        let (segment, descriptor) = Shared::create("pario-outbox", OUTBOX_HEAD_BYTES + capacity)?;
+        segment.store_u64(outbox_at::CAPACITY, capacity as u64, Ordering::Relaxed);
+        segment.store_u64(outbox_at::MAGIC, OUTBOX_MAGIC, Ordering::Release);
+        let slots = Mutex::new((0..servers).map(|_| Slot::Never).collect());
+        Ok(Outbox { segment, descriptor, capacity: capacity as u64, tail: Mutex::new(0), slots, clock: MonotonicClock })
+    }
+
+    /// The descriptor to offer to servers.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.descriptor
+    }
+
+    /// Largest record; longer writes are several.
+    #[must_use]
+    pub fn record_bytes_max(&self) -> usize {
+        RECORD_BYTES_MAX.min(usize::try_from(self.capacity / 4).expect("a capacity fits into memory"))
+    }
+
+    /// Position behind the last record.
+    #[must_use]
+    pub fn tail(&self) -> u64 {
+        *self.lock()
+    }
+
+    /// Holds back commits while a server is being attached and `offer` tells it where to start: at the tail, or, for a
+    /// server that came back, where it had stopped if those records are still in the ring.
+    pub fn attach(
+        &self,
+        server: ServerIndex,
+        offer: impl FnOnce(u64) -> Result<Cursor, Fault>,
+    ) -> Result<Attached, Fault> {
+        let tail = self.lock();
+        let (from, lost) = match &self.slots()[server.at()] {
+            Slot::Never => (*tail, None),
+            Slot::Attached(cursor) => return Ok(Attached { cursor: Arc::clone(cursor), lost: None }),
+            Slot::Stopped { taken, wanted } if wanted <= taken => (*tail, None),
+            Slot::Stopped { taken, .. } if *tail - taken <= self.capacity => (*taken, None),
+            Slot::Stopped { taken, wanted } => (*tail, Some(*taken..*wanted)),
+        };
+        let cursor = Arc::new(offer(from)?);
+        cursor.wanted.store(*tail, Ordering::Relaxed);
+        self.slots()[server.at()] = Slot::Attached(Arc::clone(&cursor));
+        drop(tail);
+        cursor.wake();
+        Ok(Attached { cursor, lost })
+    }
+
+    /// Notes that a server is gone. What it had not taken waits in the ring for its return, as long as the ring has room.
+    pub fn detach(&self, server: ServerIndex) {
+        let slot = &mut self.slots()[server.at()];
+        if let Slot::Attached(cursor) = slot {
+            *slot = Slot::Stopped { taken: cursor.taken(), wanted: cursor.wanted.load(Ordering::Acquire) };
+        }
+    }
+
+    /// Gives up what a gone server had not taken: it must never be applied later. Returns whether there was something.
+    pub fn abandon(&self, server: ServerIndex) -> bool {
+        let slot = &mut self.slots()[server.at()];
+        match slot {
+            Slot::Stopped { taken, wanted } => {
+                let pending = *taken < *wanted;
+                *taken = *wanted;
+                pending
+            }
+            Slot::Never | Slot::Attached(_) => false,
+        }
+    }
+
+    /// The cursor of an attached server.
+    #[must_use]
+    pub fn cursor(&self, server: ServerIndex) -> Option<Arc<Cursor>> {
+        match self.slots().get(server.at()) {
+            Some(Slot::Attached(cursor)) => Some(Arc::clone(cursor)),
+            Some(Slot::Never | Slot::Stopped { .. }) | None => None,
+        }
+    }
+
+    /// Position up to which `server` has taken what concerns it.
+    #[must_use]
+    pub fn is_taken(&self, server: ServerIndex, position: u64) -> bool {
+        match self.slots().get(server.at()) {
+            Some(Slot::Attached(cursor)) => position.min(cursor.wanted.load(Ordering::Acquire)) <= cursor.taken(),
+            Some(Slot::Stopped { taken, wanted }) => position.min(*wanted) <= *taken,
+            Some(Slot::Never) | None => true,
+        }
+    }
+
+    /// Copies `data` into the ring and commits it. Every server that the record concerns must be attached.
+    /// Returns the position behind the record.
+    pub fn commit(&self, meta: RecordMeta, data: &[u8], progress: Progress<'_>) -> Result<u64, Fault> {
+        assert!(data.len() <= self.record_bytes_max(), "longer writes are split by the caller");
+        let data_bytes = u32::try_from(data.len()).expect("a record is at most a mebibyte");
+        let need = span(u64::from(data_bytes));
+        let mut tail = self.lock();
+        self.check_attached(meta, data.len() as u64)?;
+        let room_to_end = self.capacity - *tail % self.capacity;
+        let pad = if room_to_end < need { room_to_end } else { 0 };
+        self.wait_for_room(*tail, pad + need, progress)?;
+        if 0 < pad {
+            self.write_head(*tail, RecordKind::Pad, pad - RECORD_ALIGN, meta);
+            *tail += pad;
+        }
+        let at = self.place(*tail);
+        self.segment.write(at + super::RECORD_HEAD_BYTES, data);
+        self.write_head(*tail, RecordKind::Data, u64::from(data_bytes), meta);
+        *tail += need;
+        self.segment.store_u64(outbox_at::TAIL, *tail, Ordering::Release);
+        let end = *tail;
+        self.announce(end, meta, u64::from(data_bytes));
+        drop(tail);
+        Ok(end)
+    }
+
+    /// Waits until `server` has taken everything up to `position`.
+    pub fn wait_taken(&self, server: ServerIndex, position: u64, progress: Progress<'_>) -> Result<(), Fault> {
+        if self.is_taken(server, position) {
+            return Ok(());
+        }
+        let cursor = self.cursor(server).ok_or_else(|| gone(server))?;
+        // Records that do not concern this server need not have been looked at by it.
+        let position = position.min(cursor.wanted.load(Ordering::Acquire));
+        let started = self.clock.now();
+        while cursor.taken() < position {
+            self.nap(&cursor, position);
+            self.check(&cursor, started, progress)?;
+        }
+        Ok(())
+    }
+
+    /// Every server that the record concerns must be there to take it.
+    fn check_attached(&self, meta: RecordMeta, bytes: u64) -> Result<(), Fault> {
+        let slots = self.slots();
+        let mut pieces = meta.layout.pieces(meta.offset..meta.offset + bytes);
+        let missing = pieces.find(|piece| slots.get(piece.server.at()).and_then(Slot::cursor).is_none());
+        missing.map_or(Ok(()), |piece| Err(gone(piece.server)))
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, position: u64) -> usize {
+        OUTBOX_HEAD_BYTES + usize::try_from(position % self.capacity).expect("a capacity fits into memory")
+    }
+
+    fn write_head(&self, position: u64, kind: RecordKind, data_bytes: u64, meta: RecordMeta) {
+        let head = RecordHead {
+            position,
+            kind,
+            data_bytes: u32::try_from(data_bytes).expect("a ring is at most a gibibyte"),
+            object: meta.object,
+            view: 0,
+            offset: if kind == RecordKind::Data { meta.offset } else { 0 },
+            layout: meta.layout,
+            committed: self.clock.now(),
+        };
+        self.segment.write(self.place(position), &head.encode());
+    }
+
+    /// Waits until `need` bytes behind `tail` are nobody's.
+    fn wait_for_room(&self, tail: u64, need: u64, progress: Progress<'_>) -> Result<(), Fault> {
+        let mut started: Option<Nanos> = None;
+        while let Some(slowest) = self.slowest(tail) {
+            let floor = (tail + need).saturating_sub(self.capacity);
+            if floor <= slowest.taken() {
+                return Ok(());
+            }
+            self.nap(&slowest, floor);
+            let started = *started.get_or_insert_with(|| self.clock.now());
+            self.check(&slowest, started, progress)?;
+        }
+        Ok(())
+    }
+
+    /// The attached server that is furthest behind.
+    fn slowest(&self, tail: u64) -> Option<Arc<Cursor>> {
+        let slots = self.slots();
+        let attached = slots.iter().filter_map(Slot::cursor);
+        attached.filter(|cursor| cursor.taken() < tail).min_by_key(|cursor| cursor.taken()).cloned()
+    }
+
+    /// Sleeps until the server's cursor moves, for a short while.
+    fn nap(&self, cursor: &Cursor, position: u64) {
+        let turn = cursor.page.load_u32(cursor_at::TURN, Ordering::Acquire);
+        self.segment.fetch_add_u64(outbox_at::WAITING, 1, Ordering::Relaxed);
+        // Pairs with the server's fence between moving its cursor and looking whether somebody waits.
+        fence(Ordering::SeqCst);
+        if cursor.taken() < position {
+            cursor.wake();
+            // Woken, timed out or too late: the caller looks at the cursor in any case.
+            let _ = cursor.page.futex_wait(cursor_at::TURN, turn, Some(NAP));
+        }
+        self.segment.fetch_add_u64(outbox_at::WAITING, u64::MAX, Ordering::Relaxed);
+    }
+
+    fn check(&self, cursor: &Cursor, started: Nanos, progress: Progress<'_>) -> Result<(), Fault> {
+        progress(cursor.server, self.clock.now().since(started))
+    }
+
+    /// Notes what the record wants of which server and wakes those that have enough to do.
+    fn announce(&self, end: u64, meta: RecordMeta, bytes: u64) {
+        let slots = self.slots();
+        for piece in meta.layout.pieces(meta.offset..meta.offset + bytes) {
+            let Some(cursor) = slots.get(piece.server.at()).and_then(Slot::cursor) else { continue };
+            cursor.wanted.store(end, Ordering::Release);
+            if WAKE_BYTES <= cursor.unannounced.fetch_add(piece.bytes, Ordering::Relaxed) + piece.bytes {
+                cursor.wake();
+            }
+        }
+    }
+}

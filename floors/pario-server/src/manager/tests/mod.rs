@@ -1,0 +1,9 @@
+//! Tests of the ledger and of the names on it.
+
+mod faulty;
+mod ledger;
+mod model;
+mod scale;
+mod semantics;
+mod sessions;
+mod world;

@@ -1,0 +1,296 @@
+//! Who does what: names and leases go home, writes and outboxes to the taker, the rest to the pool.
+//!
+//! Never: accepts an access to a generation that was truncated or removed while this server ran.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use pario_core::limits::{FRAME_DATA_BYTES_MAX, LIST_PAGE_ENTRIES};
+use pario_core::{Clock, Code, Fault, Generation, InodeId, LocalOffset, ObjectId, SessionId};
+use pario_net::frame::Frame;
+use pario_net::greeting::Purpose;
+use pario_net::message::{Reply, Request};
+use pario_net::outbox::{CursorPage, OutboxReader};
+use pario_store::{LendAccess, Lent, Store, StoreError};
+
+use super::link::LinkId;
+use super::{Answer, Event, Service};
+use crate::home::Caller;
+use crate::take::{ByValue, Task, store_fault};
+
+/// Files whose older generations are refused; bounded, oldest forgotten first.
+#[derive(Default)]
+pub(crate) struct Fences {
+    lowest: HashMap<InodeId, Generation>,
+    order: VecDeque<InodeId>,
+}
+
+/// Fences kept. What is older had to be recalled from its users long ago.
+const FENCES_MAX: usize = 1 << 16;
+
+impl Fences {
+    pub(crate) fn raise(&mut self, inode: InodeId, lowest: Generation) {
+        if self.lowest.insert(inode, lowest).is_none() {
+            self.order.push_back(inode);
+        }
+        if FENCES_MAX < self.order.len()
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.lowest.remove(&oldest);
+        }
+    }
+
+    pub(crate) fn check(&self, object: ObjectId) -> Result<(), Fault> {
+        match self.lowest.get(&object.inode) {
+            Some(lowest) if object.generation < *lowest => {
+                Err(Fault::new(Code::Stale, format!("object {object} was truncated or removed")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+type Work = Box<dyn FnOnce(&Arc<dyn Store>) -> Result<Done, StoreError> + Send>;
+
+/// What a job of the pool brings back.
+#[derive(Default)]
+struct Done {
+    reply: Option<Reply>,
+    data: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Done {
+    fn reply(reply: Reply) -> Result<Done, StoreError> {
+        Ok(Done { reply: Some(reply), ..Done::default() })
+    }
+}
+
+impl Service {
+    pub(super) fn dispatch(&mut self, id: LinkId, frame: Frame, request: Request) {
+        let number = frame.head.request;
+        if self.stopping.is_some() && !matches!(request, Request::Ping {} | Request::Status {} | Request::Shutdown {}) {
+            let fault = Fault::new(Code::ShuttingDown, format!("server {} is shutting down", self.spec.index));
+            return self.reply(id, number, Reply::Failed { fault });
+        }
+        let result = match request {
+            Request::Ping {} => {
+                self.reply(id, number, Reply::Done {});
+                Ok(())
+            }
+            Request::Name { .. }
+            | Request::Close { .. }
+            | Request::Acquire { .. }
+            | Request::Return { .. }
+            | Request::Extend { .. }
+            | Request::SetLength { .. }
+            | Request::SyncNames { .. }
+            | Request::ListInodes { .. } => self.go_home(id, number, request),
+            Request::Write { object, at } => self.write(id, number, object, (at, frame.data)),
+            Request::OfferOutbox { from } => self.attach(id, number, from, frame.descriptors),
+            Request::TakeErrors { inode } => self.take_errors(id, number, inode),
+            Request::Drain { session } => self.drain(id, number, session),
+            Request::Status {} => {
+                let json = self.status_json();
+                self.reply(id, number, Reply::Status { json });
+                Ok(())
+            }
+            Request::Shutdown {} => {
+                self.begin_stop(Some((id, number)));
+                Ok(())
+            }
+            other => self.use_store(id, number, other),
+        };
+        if let Err(fault) = result {
+            self.reply(id, number, Reply::Failed { fault });
+        }
+    }
+
+    fn go_home(&mut self, id: LinkId, number: u64, request: Request) -> Result<(), Fault> {
+        let session = self.session(id)?;
+        let now = self.clock.now();
+        let index = self.spec.index;
+        let home = self
+            .home
+            .as_mut()
+            .ok_or_else(|| Fault::new(Code::Invalid, format!("server {index} is not the manager")))?;
+        home.handle(Caller { link: id, request: number, session }, request, now);
+        Ok(())
+    }
+
+    fn session(&self, id: LinkId) -> Result<SessionId, Fault> {
+        let hello = self.links.get(&id).and_then(super::Link::hello);
+        hello.map(|hello| hello.session).ok_or_else(|| Fault::from(Code::Closed))
+    }
+
+    fn is_peer(&self, id: LinkId) -> bool {
+        self.links.get(&id).and_then(super::Link::hello).is_some_and(|hello| hello.purpose == (Purpose::Peer {}))
+    }
+
+    fn write(&mut self, id: LinkId, number: u64, object: ObjectId, what: (LocalOffset, Vec<u8>)) -> Result<(), Fault> {
+        self.fences.check(object)?;
+        let (at, data) = what;
+        let done = self.answer_done(id, number);
+        self.taker.post(Task::Write { write: ByValue { object, at, data }, done });
+        Ok(())
+    }
+
+    fn attach(&mut self, id: LinkId, number: u64, from: u64, descriptors: Vec<OwnedFd>) -> Result<(), Fault> {
+        let session = self.session(id)?;
+        let protocol = |what: String| Fault::new(Code::Protocol, what);
+        let descriptor = descriptors.into_iter().next().ok_or_else(|| protocol("an outbox without a descriptor".into()))?;
+        let outbox = OutboxReader::attach(descriptor).map_err(|error| protocol(error.to_string()))?;
+        outbox.tail(from).map_err(|error| protocol(error.to_string()))?;
+        let (cursor, page) = CursorPage::create(from).map_err(|error| protocol(error.to_string()))?;
+        let doorbell = self.taker.doorbell().duplicate().map_err(|error| Fault::from_io(&error, "passing a doorbell"))?;
+        let mailbox = self.mailbox.clone();
+        let done = Box::new(move |_| {
+            let descriptors = vec![page, doorbell];
+            let reply = Reply::OutboxTaken {};
+            mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data: Vec::new(), descriptors }));
+        });
+        self.taker.post(Task::Attach { session, outbox, cursor, from, done });
+        Ok(())
+    }
+
+    fn take_errors(&mut self, id: LinkId, number: u64, inode: InodeId) -> Result<(), Fault> {
+        let session = self.session(id)?;
+        let mailbox = self.mailbox.clone();
+        let done = Box::new(move |faults: Result<Vec<Fault>, Fault>| {
+            let reply = faults.map_or_else(|fault| Reply::Failed { fault }, |faults| Reply::Errors { faults });
+            mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data: Vec::new(), descriptors: Vec::new() }));
+        });
+        self.taker.post(Task::Errors { session, inode, done });
+        Ok(())
+    }
+
+    /// A session whose death the manager wants settled. One that came over the network is cut off for good; one of this node
+    /// shares memory with us, and its death was proved by the kernel.
+    fn drain(&mut self, id: LinkId, number: u64, session: SessionId) -> Result<(), Fault> {
+        if !self.is_peer(id) {
+            return Err(Fault::new(Code::Denied, "only the manager drains other sessions"));
+        }
+        let done = self.answer_done(id, number);
+        self.taker.post(Task::Drain { session, done });
+        Ok(())
+    }
+
+    fn answer_done(&self, link: LinkId, request: u64) -> crate::take::Done<()> {
+        let mailbox = self.mailbox.clone();
+        Box::new(move |result| {
+            let reply = result.map_or_else(|fault| Reply::Failed { fault }, |()| Reply::Done {});
+            mailbox.post(Event::Answer(Answer { link, request, reply, data: Vec::new(), descriptors: Vec::new() }));
+        })
+    }
+
+    fn use_store(&mut self, id: LinkId, number: u64, request: Request) -> Result<(), Fault> {
+        let work = self.work(id, request)?;
+        let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
+        self.pool.run(move || {
+            let (reply, data, descriptors) = match work(&store) {
+                Ok(done) => (done.reply.unwrap_or(Reply::Done {}), done.data, done.descriptors),
+                Err(error) => (Reply::Failed { fault: store_fault(index, &error) }, Vec::new(), Vec::new()),
+            };
+            mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data, descriptors }));
+        });
+        Ok(())
+    }
+
+    fn work(&mut self, id: LinkId, request: Request) -> Result<Work, Fault> {
+        let peer = self.is_peer(id);
+        let only_peers = || if peer { Ok(()) } else { Err(Fault::new(Code::Denied, "only the manager may ask this")) };
+        Ok(match request {
+            Request::Read { object, at, bytes } => {
+                self.fences.check(object)?;
+                let bytes = (bytes as usize).min(FRAME_DATA_BYTES_MAX);
+                Box::new(move |store| read(store.as_ref(), object, at, bytes))
+            }
+            Request::Lend { object, write } => {
+                self.fences.check(object)?;
+                if !self.links.get(&id).is_some_and(|link| link.stream.shares_memory()) {
+                    return Err(Fault::new(Code::Unsupported, "descriptors are lent on the same node only"));
+                }
+                let (access, stats) = (if write { LendAccess::Write } else { LendAccess::Read }, Arc::clone(&self.stats));
+                Box::new(move |store| {
+                    stats.count_lent();
+                    lend(store.as_ref(), object, access)
+                })
+            }
+            Request::SyncObject { object } => Box::new(move |store| store.sync(object).map(|()| Done::default())),
+            Request::FlushObject { object } => Box::new(move |store| store.flush(object).map(|()| Done::default())),
+            Request::Truncate { inode, from, to, bytes } => {
+                only_peers()?;
+                self.fences.raise(inode, to);
+                Box::new(move |store| store.truncate(inode, from, to, bytes).map(|()| Done::default()))
+            }
+            Request::RemoveObject { object } => {
+                only_peers()?;
+                self.fences.raise(object.inode, Generation(u32::MAX));
+                Box::new(move |store| store.remove(object).map(|()| Done::default()))
+            }
+            Request::RemoveOrphan { object } => Box::new(move |store| store.remove(object).map(|()| Done::default())),
+            Request::Measure { object } => Box::new(move |store| measure(store.as_ref(), object)),
+            Request::ListObjects { after, limit } => Box::new(move |store| list(store.as_ref(), after, limit)),
+            Request::Space {} => {
+                Box::new(|store| Done::reply(Reply::Space { space: store.space()? }))
+            }
+            other => return Err(Fault::new(Code::Protocol, format!("{other:?} has no place here"))),
+        })
+    }
+
+    pub(super) fn set_peers(&mut self, connect: &Arc<dyn crate::peers::Connect>) {
+        let hello = self.own_hello();
+        let (secret, servers) = (self.spec.secret.clone(), self.spec.servers);
+        let Some(home) = &mut self.home else { return };
+        match crate::peers::Peers::new(Arc::clone(connect), hello, secret, servers) {
+            Ok(peers) => home.set_peers(peers),
+            Err(error) => tracing::error!(%error, "cannot start the threads that talk to peers"),
+        }
+    }
+
+    fn own_hello(&self) -> pario_net::greeting::Hello {
+        pario_net::greeting::Hello {
+            protocol: pario_net::frame::PROTOCOL,
+            partition: self.spec.partition,
+            server: self.spec.index,
+            session: SessionId(self.incarnation.0),
+            purpose: Purpose::Peer {},
+            host: crate::home::host_name(),
+            pid: std::process::id(),
+            start_ticks: pario_sys::process::start_ticks(std::process::id()).unwrap_or(0),
+            program: format!("pario server {}", self.spec.index),
+            nonce: [0; 32],
+        }
+    }
+}
+
+fn read(store: &dyn Store, object: ObjectId, at: LocalOffset, bytes: usize) -> Result<Done, StoreError> {
+    let mut data = vec![0; bytes];
+    let count = store.read(object, at, &mut data)?;
+    data.truncate(count);
+    Ok(Done { reply: Some(Reply::Data {}), data, descriptors: Vec::new() })
+}
+
+fn lend(store: &dyn Store, object: ObjectId, access: LendAccess) -> Result<Done, StoreError> {
+    match store.lend(object, access)? {
+        Lent::Descriptor(descriptor) => {
+            Ok(Done { reply: Some(Reply::Lent {}), data: Vec::new(), descriptors: vec![descriptor] })
+        }
+        Lent::NoObject => Done::reply(Reply::NoObject {}),
+        Lent::NotLent => Done::reply(Reply::NotLent {}),
+    }
+}
+
+fn measure(store: &dyn Store, object: ObjectId) -> Result<Done, StoreError> {
+    let length = store.length(object)?;
+    Done::reply(length.map_or(Reply::NoObject {}, |bytes| Reply::Length { bytes, generation: object.generation }))
+}
+
+fn list(store: &dyn Store, after: Option<ObjectId>, limit: u32) -> Result<Done, StoreError> {
+    let limit = limit.clamp(1, LIST_PAGE_ENTRIES) as usize;
+    let mut objects = store.list(after, limit + 1)?;
+    let more = limit < objects.len();
+    objects.truncate(limit);
+    Done::reply(Reply::Objects { objects, more })
+}

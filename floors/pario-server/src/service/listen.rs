@@ -1,0 +1,108 @@
+//! Listening: a socket file for this node, a TCP port for others.
+//!
+//! Never: answers a process of another user on the socket file. Always: removes its socket file when it ends.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use pario_core::{Code, Fault};
+use pario_net::stream::{Stream, prepare_tcp};
+use pario_sys::socket::peer_credentials;
+
+use super::ServerSpec;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    pub(super) unix: Option<UnixListener>,
+    pub(super) tcp: Option<TcpListener>,
+    path: Option<PathBuf>,
+}
+
+impl Listeners {
+    pub(super) fn open(spec: &ServerSpec) -> Result<Listeners, Fault> {
+        let unix = spec.unix.as_deref().map(listen_unix).transpose()?;
+        let tcp = spec.tcp.map(listen_tcp).transpose()?;
+        Ok(Listeners { unix, tcp, path: spec.unix.clone() })
+    }
+
+    pub(super) fn tcp_address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
+    }
+
+    /// The next connection that waits.
+    pub(super) fn accept(&self, unix: bool) -> Option<io::Result<Stream>> {
+        let accepted = if unix { self.accept_unix() } else { self.accept_tcp() };
+        match accepted {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            other => Some(other),
+        }
+    }
+
+    fn accept_unix(&self) -> io::Result<Stream> {
+        let Some(listener) = &self.unix else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let (stream, _) = listener.accept()?;
+        let peer = peer_credentials(stream.as_fd())?;
+        let me = rustix::process::geteuid().as_raw();
+        if peer.uid != me {
+            let text = format!("process {} of user {} asked, this partition is user {me}'s", peer.pid, peer.uid);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        Ok(Stream::Unix(stream))
+    }
+
+    fn accept_tcp(&self) -> io::Result<Stream> {
+        let Some(listener) = &self.tcp else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let (stream, _) = listener.accept()?;
+        prepare_tcp(&stream)?;
+        Ok(Stream::Tcp(stream))
+    }
+}
+
+impl Drop for Listeners {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            // Somebody may have tidied up already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn listen_unix(path: &Path) -> Result<UnixListener, Fault> {
+    let failed = |error: io::Error| Fault::from_io(&error, format!("listening on {}", path.display()));
+    match std::fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let listener = bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// A path too long for a socket address is reached through the descriptor of its directory.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
+            let directory = std::fs::File::open(parent)?;
+            UnixListener::bind(Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name))
+        }
+        other => other,
+    }
+}
+
+fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Fault> {
+    let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            Fault::new(Code::Busy, format!("port {} of {} is in use: choose another with `[network] port`", address.port(), address.ip()))
+        }
+        _ => Fault::from_io(&error, format!("listening on {address}")),
+    })?;
+    listener.set_nonblocking(true).map_err(|error| Fault::from_io(&error, format!("listening on {address}")))?;
+    Ok(listener)
+}

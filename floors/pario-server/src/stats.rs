@@ -1,0 +1,117 @@
+//! What a server counts, for `pario status`.
+//!
+//! Never: locks on the data path except for the latency histogram. Always: counters only grow.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use hdrhistogram::Histogram;
+use pario_core::Nanos;
+use serde::Serialize;
+
+/// Longest latency told apart: a minute.
+const LATENCY_US_MAX: u64 = 60_000_000;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters of one server.
+        #[derive(Debug)]
+        pub struct ServerStats {
+            $($name: AtomicU64,)*
+            latency_us: Mutex<Histogram<u64>>,
+        }
+
+        /// The counters at one moment.
+        #[derive(Clone, Debug, Default, Serialize)]
+        pub struct StatsSnapshot {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Latency of requests in microseconds: median.
+            pub latency_us_p50: u64,
+            /// Latency of requests in microseconds: 99 of 100 are faster.
+            pub latency_us_p99: u64,
+            /// Latency of requests in microseconds: slowest.
+            pub latency_us_max: u64,
+        }
+
+        impl ServerStats {
+            /// All counters now.
+            #[must_use]
+            pub fn snapshot(&self) -> StatsSnapshot {
+                let latency = self.latency_us.lock().unwrap_or_else(PoisonError::into_inner);
+                StatsSnapshot {
+                    $($name: self.$name.load(Ordering::Relaxed),)*
+                    latency_us_p50: latency.value_at_quantile(0.5),
+                    latency_us_p99: latency.value_at_quantile(0.99),
+                    latency_us_max: latency.max(),
+                }
+            }
+        }
+
+        impl Default for ServerStats {
+            fn default() -> Self {
+                let latency = Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).expect("constant bounds are valid");
+                ServerStats { $($name: AtomicU64::new(0),)* latency_us: Mutex::new(latency) }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests answered.
+    requests,
+    /// Requests that failed.
+    failures,
+    /// Bytes that came as messages.
+    received_bytes,
+    /// Bytes sent as messages.
+    sent_bytes,
+    /// Vectored writes into the store.
+    staged_writes,
+    /// Pieces gathered by them.
+    staged_pieces,
+    /// Bytes of them.
+    staged_bytes,
+    /// Descriptors lent.
+    lent,
+    /// Errors that happened behind a client's back.
+    background_errors,
+    /// Connections that were accepted.
+    connections,
+    /// Connections that were ended because the peer broke the rules or did not know the secret.
+    refused,
+}
+
+impl ServerStats {
+    /// One vectored write.
+    pub(crate) fn staged(&self, pieces: u64, bytes: u64) {
+        self.staged_writes.fetch_add(1, Ordering::Relaxed);
+        self.staged_pieces.fetch_add(pieces, Ordering::Relaxed);
+        self.staged_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_background_error(&self) {
+        self.background_errors.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_lent(&self) {
+        self.lent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One request answered.
+    pub(crate) fn answered(&self, took: (Nanos, Nanos), bytes: (u64, u64), failed: bool) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.failures.fetch_add(u64::from(failed), Ordering::Relaxed);
+        self.received_bytes.fetch_add(bytes.0, Ordering::Relaxed);
+        self.sent_bytes.fetch_add(bytes.1, Ordering::Relaxed);
+        let took_us = u64::try_from(took.1.since(took.0).as_micros()).unwrap_or(u64::MAX);
+        self.latency_us.lock().unwrap_or_else(PoisonError::into_inner).saturating_record(took_us);
+    }
+}

@@ -1,0 +1,180 @@
+//! One round's pieces: put in order, joined, written.
+//!
+//! Never: joins pieces that overlap. Always: overlapping pieces are written in the order in which they were committed.
+
+use std::collections::HashMap;
+
+use pario_core::{Fault, LocalOffset, Nanos, ObjectId, ServerIndex};
+use pario_store::Store;
+use pario_sys::piece::Piece;
+
+use super::{ByValue, store_fault};
+use crate::stats::ServerStats;
+
+/// Where a piece came from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Source {
+    /// The n-th write by message of this round.
+    Message(usize),
+    /// An outbox, by its place in the list.
+    Outbox(usize),
+}
+
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    object: ObjectId,
+    start: u64,
+    committed: Nanos,
+    order: usize,
+    source: Source,
+    piece: Piece<'a>,
+}
+
+impl Entry<'_> {
+    fn end(&self) -> u64 {
+        self.start + self.piece.len() as u64
+    }
+}
+
+/// Pieces of one round.
+pub(super) struct Batch<'a> {
+    index: ServerIndex,
+    entries: Vec<Entry<'a>>,
+    messages: usize,
+}
+
+/// What failed, by source. For outboxes with the object, since errors are kept per file.
+#[derive(Default)]
+pub(super) struct Errors {
+    messages: HashMap<usize, Fault>,
+    pub(super) outboxes: Vec<(usize, ObjectId, Fault)>,
+}
+
+impl Errors {
+    pub(super) fn of_message(&self, number: usize) -> Option<&Fault> {
+        self.messages.get(&number)
+    }
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(index: ServerIndex) -> Self {
+        Batch { index, entries: Vec::new(), messages: 0 }
+    }
+
+    pub(super) fn index(&self) -> ServerIndex {
+        self.index
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn add_message(&mut self, write: &'a ByValue, arrived: Nanos) {
+        let source = Source::Message(self.messages);
+        self.messages += 1;
+        self.add(write.object, write.at, arrived, source, Piece::from(write.data.as_slice()));
+    }
+
+    pub(super) fn add(&mut self, object: ObjectId, at: LocalOffset, committed: Nanos, source: Source, piece: Piece<'a>) {
+        let order = self.entries.len();
+        self.entries.push(Entry { object, start: at.0, committed, order, source, piece });
+    }
+
+    /// Writes everything; what fails is told, the rest goes on.
+    pub(super) fn apply(&mut self, store: &dyn Store, stats: &ServerStats) -> Errors {
+        let mut errors = Errors::default();
+        self.entries.sort_by_key(|entry| (entry.object, entry.start, entry.committed, entry.order));
+        let (index, mut rest) = (self.index, self.entries.as_mut_slice());
+        while let Some(first) = rest.first() {
+            let object = first.object;
+            let count = rest.iter().take_while(|entry| entry.object == object).count();
+            let (group, others) = rest.split_at_mut(count);
+            if overlaps(group) {
+                group.sort_by_key(|entry| (entry.committed, entry.order));
+            }
+            for run in group.chunk_by(|a, b| a.end() == b.start) {
+                write_run(index, store, run, stats, &mut errors);
+            }
+            rest = others;
+        }
+        errors
+    }
+}
+
+/// Whether pieces in order of their start touch the same byte.
+fn overlaps(group: &[Entry<'_>]) -> bool {
+    let mut end = 0;
+    group.iter().any(|entry| {
+        let overlap = entry.start < end;
+        end = end.max(entry.end());
+        overlap
+    })
+}
+
+fn write_run(index: ServerIndex, store: &dyn Store, run: &[Entry<'_>], stats: &ServerStats, errors: &mut Errors) {
+    let Some(first) = run.first() else { return };
+    let pieces: Vec<Piece<'_>> = run.iter().map(|entry| entry.piece).collect();
+    let bytes: usize = pieces.iter().map(Piece::len).sum();
+    let Err(error) = store.write(first.object, LocalOffset(first.start), &pieces) else {
+        stats.staged(run.len() as u64, bytes as u64);
+        return;
+    };
+    let fault = store_fault(index, &error);
+    for entry in run {
+        match entry.source {
+            Source::Message(number) => {
+                errors.messages.entry(number).or_insert_with(|| fault.clone());
+            }
+            Source::Outbox(place) => {
+                if !errors.outboxes.iter().any(|(p, o, _)| (*p, *o) == (place, entry.object)) {
+                    errors.outboxes.push((place, entry.object, fault.clone()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pario_core::{Generation, InodeId};
+    use pario_store::memory::MemoryStore;
+
+    use super::*;
+
+    fn object(inode: u64) -> ObjectId {
+        ObjectId { inode: InodeId(inode), generation: Generation(0) }
+    }
+
+    fn contents(store: &dyn Store, inode: u64) -> Vec<u8> {
+        let mut bytes = vec![0; 64];
+        let count = store.read(object(inode), LocalOffset(0), &mut bytes).unwrap();
+        bytes.truncate(count);
+        bytes
+    }
+
+    #[test]
+    fn later_commits_win_where_pieces_overlap() {
+        let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
+        let mut batch = Batch::new(ServerIndex(0));
+        batch.add(object(1), LocalOffset(0), Nanos(20), Source::Outbox(0), Piece::from(&b"bbbb"[..]));
+        batch.add(object(1), LocalOffset(2), Nanos(10), Source::Outbox(1), Piece::from(&b"aaaa"[..]));
+        batch.add(object(2), LocalOffset(0), Nanos(5), Source::Outbox(1), Piece::from(&b"x"[..]));
+        let errors = batch.apply(&store, &stats);
+        assert!(errors.outboxes.is_empty());
+        assert_eq!(contents(&store, 1), b"bbbbaa");
+        assert_eq!(contents(&store, 2), b"x");
+    }
+
+    #[test]
+    fn neighbours_become_one_write() {
+        let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
+        let mut batch = Batch::new(ServerIndex(0));
+        for (at, source) in [(4u64, 0), (0, 1), (8, 0)] {
+            batch.add(object(1), LocalOffset(at), Nanos(at), Source::Outbox(source), Piece::from(&b"abcd"[..]));
+        }
+        batch.apply(&store, &stats);
+        assert_eq!(contents(&store, 1), b"abcdabcdabcd");
+        assert_eq!(stats.snapshot().staged_writes, 1);
+        assert_eq!(stats.snapshot().staged_pieces, 3);
+    }
+}

@@ -1,0 +1,242 @@
+//! Taking: one thread per server that moves records from the node's outboxes, and writes sent by message, into the store.
+//!
+//! Never: copies a record's bytes (they go from the outbox to the store by reference); lets a record that was committed
+//! before another began win over it. Always: a cursor moves only when everything before it is in the store or its error is kept.
+
+mod batch;
+mod outboxes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use pario_core::{Clock, Code, Fault, InodeId, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
+use pario_net::outbox::{CursorPage, OutboxReader};
+use pario_store::Store;
+use pario_sys::clock::MonotonicClock;
+use pario_sys::doorbell::Doorbell;
+
+use self::batch::Batch;
+use self::outboxes::Outboxes;
+use crate::stats::ServerStats;
+
+/// Longest sleep while outboxes are attached: what was committed below the wake threshold is taken then.
+const NAP_SHORT: Duration = Duration::from_millis(50);
+/// Sleep when nothing was found for a while.
+const NAP_LONG: Duration = Duration::from_secs(1);
+/// Naps without finding anything before they become long.
+const NAPS_SHORT: u32 = 20;
+
+/// Called when something was done, from the taking thread.
+pub(crate) type Done<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
+
+/// What the service asks of the taking thread.
+pub(crate) enum Task {
+    /// A session offers its outbox.
+    Attach { session: SessionId, outbox: OutboxReader, cursor: CursorPage, from: u64, done: Done<()> },
+    /// A session is gone: take what it had committed, then forget it.
+    Detach { session: SessionId },
+    /// Answer when everything committed so far by a session is in the store.
+    Drain { session: SessionId, done: Done<()> },
+    /// A write that came as a message.
+    Write { write: ByValue, done: Done<()> },
+    /// Errors kept for a session's file.
+    Errors { session: SessionId, inode: InodeId, done: Done<Vec<Fault>> },
+    /// Take everything, then end.
+    Stop { done: Done<()> },
+}
+
+/// A write that came as a message, with its bytes.
+pub(crate) struct ByValue {
+    pub(crate) object: ObjectId,
+    pub(crate) at: LocalOffset,
+    pub(crate) data: Vec<u8>,
+}
+
+/// What the taking thread tells the service unasked.
+pub(crate) type LieHandler = Box<dyn Fn(SessionId, String) + Send>;
+
+/// Handle of the taking thread.
+#[derive(Clone)]
+pub(crate) struct Taker {
+    tasks: Sender<Task>,
+    doorbell: Arc<Doorbell>,
+}
+
+impl Taker {
+    /// Starts the thread of server `index`.
+    pub(crate) fn start(
+        index: ServerIndex,
+        store: Arc<dyn Store>,
+        stats: Arc<ServerStats>,
+        on_lie: LieHandler,
+    ) -> std::io::Result<Taker> {
+        let (tasks, inbox) = crossbeam_channel::unbounded();
+        let doorbell = Arc::new(Doorbell::new()?);
+        let worker = Worker {
+            index,
+            store,
+            stats,
+            on_lie,
+            inbox,
+            doorbell: Arc::clone(&doorbell),
+            outboxes: Outboxes::default(),
+            writes: Vec::new(),
+            drains: Vec::new(),
+            stop: None,
+            clock: MonotonicClock,
+        };
+        std::thread::Builder::new().name(format!("pario-take-{index}")).spawn(move || worker.run())?;
+        Ok(Taker { tasks, doorbell })
+    }
+
+    /// Hands over a task; the channel is bounded by the requests that clients may have in flight.
+    pub(crate) fn post(&self, task: Task) {
+        // The thread ends only after `Stop`, and nothing is posted after that which somebody still waits for.
+        if self.tasks.send(task).is_ok() {
+            let _ = self.doorbell.ring();
+        }
+    }
+
+    /// What clients ring.
+    pub(crate) fn doorbell(&self) -> Arc<Doorbell> {
+        Arc::clone(&self.doorbell)
+    }
+}
+
+/// A drain under way: done when the session's cursor has reached the position.
+struct Drain {
+    session: SessionId,
+    position: u64,
+    done: Done<()>,
+}
+
+struct Worker {
+    index: ServerIndex,
+    store: Arc<dyn Store>,
+    stats: Arc<ServerStats>,
+    on_lie: LieHandler,
+    inbox: Receiver<Task>,
+    doorbell: Arc<Doorbell>,
+    outboxes: Outboxes,
+    writes: Vec<(ByValue, Done<()>, Nanos)>,
+    drains: Vec<Drain>,
+    stop: Option<Done<()>>,
+    clock: MonotonicClock,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut idle_naps = 0;
+        loop {
+            self.read_tasks();
+            let found = self.round();
+            self.finish_drains();
+            if self.stop.is_some() && !self.outboxes.anything_pending() {
+                if let Some(done) = self.stop.take() {
+                    done(Ok(()));
+                }
+                return;
+            }
+            idle_naps = if found { 0 } else { idle_naps + 1 };
+            self.sleep(idle_naps);
+        }
+    }
+
+    fn read_tasks(&mut self) {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(task) => self.accept(task),
+                Err(TryRecvError::Empty) => return,
+                Err(TryRecvError::Disconnected) => {
+                    self.stop.get_or_insert_with(|| Box::new(|_| ()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, task: Task) {
+        match task {
+            Task::Attach { session, outbox, cursor, from, done } => {
+                self.outboxes.attach(session, outbox, cursor, from);
+                self.outboxes.grant(self.store.as_ref());
+                done(Ok(()));
+            }
+            Task::Detach { session } => self.outboxes.leave(session),
+            Task::Drain { session, done } => match self.outboxes.tail(session) {
+                Some(position) => self.drains.push(Drain { session, position, done }),
+                None => done(Ok(())),
+            },
+            Task::Write { write, done } => self.writes.push((write, done, self.clock.now())),
+            Task::Errors { session, inode, done } => done(Ok(self.outboxes.take_errors(session, inode))),
+            Task::Stop { done } => self.stop = Some(done),
+        }
+    }
+
+    /// Takes what is there. Only records committed before the round began: then every record that had been committed before
+    /// one of them is among them, whichever outbox it is in, and the order of commits is the order in the store.
+    fn round(&mut self) -> bool {
+        let began = self.clock.now();
+        let writes = std::mem::take(&mut self.writes);
+        let mut batch = Batch::new(self.index);
+        for (write, _, arrived) in &writes {
+            batch.add_message(write, *arrived);
+        }
+        let reached = self.outboxes.collect(began, &mut batch);
+        let found = !batch.is_empty();
+        let errors = batch.apply(self.store.as_ref(), &self.stats);
+        drop(batch);
+        for (number, (write, done, _)) in writes.into_iter().enumerate() {
+            match errors.of_message(number) {
+                Some(error) => done(Err(error.clone().at(format!("writing {} bytes of object {}", write.data.len(), write.object)))),
+                None => done(Ok(())),
+            }
+        }
+        self.outboxes.settle(&reached, &errors, &self.stats);
+        for (session, what) in reached.lies {
+            self.outboxes.shut_out(session);
+            (self.on_lie)(session, what);
+        }
+        if found {
+            self.outboxes.grant(self.store.as_ref());
+        }
+        found
+    }
+
+    fn finish_drains(&mut self) {
+        let outboxes = &self.outboxes;
+        let ready = |drain: &Drain| outboxes.taken(drain.session).is_none_or(|taken| drain.position <= taken);
+        let (finished, waiting) = std::mem::take(&mut self.drains).into_iter().partition::<Vec<_>, _>(ready);
+        self.drains = waiting;
+        for drain in finished {
+            (drain.done)(Ok(()));
+        }
+    }
+
+    /// Sleeps until a client or the service rings, or a nap is over. Says so first, then looks a last time.
+    fn sleep(&mut self, idle_naps: u32) {
+        self.outboxes.set_asleep(true);
+        if self.inbox.is_empty() && self.drains.is_empty() && !self.outboxes.wants_service() {
+            let limit = match (self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
+                (true, _) => None,
+                (false, true) => Some(NAP_SHORT),
+                (false, false) => Some(NAP_LONG),
+            };
+            if let Err(error) = self.doorbell.wait(limit) {
+                tracing::warn!(%error, "the taking thread cannot wait for its doorbell");
+            }
+        }
+        self.doorbell.take();
+        self.outboxes.set_asleep(false);
+    }
+}
+
+/// The fault of a store, told with its server.
+pub(crate) fn store_fault(index: ServerIndex, error: &pario_store::StoreError) -> Fault {
+    let fault = Fault::from(error);
+    if fault.code == Code::NoSpace {
+        return Fault::new(Code::NoSpace, format!("server {index} is full: {}", fault.text));
+    }
+    fault.at(format!("server {index}"))
+}

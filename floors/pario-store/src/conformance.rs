@@ -1,0 +1,314 @@
+//! One suite for every store and every wrapper around one: what [`Store`] promises, checked.
+//!
+//! Never: knows which store it checks. Always: a failure of the random part names its seed.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
+use pario_sys::Piece;
+
+use crate::store::{LendAccess, Lent, Store};
+
+mod model;
+
+pub use model::random_operations;
+
+/// Makes an empty store.
+pub type Make<'a> = &'a dyn Fn() -> Box<dyn Store>;
+
+/// Seeds of the random part.
+const SEEDS: std::ops::Range<u64> = 0..24;
+
+/// Runs every check, each on a fresh store; panics where one fails.
+///
+/// The store must have room for 64 MiB.
+pub fn all(make: Make<'_>) {
+    missing_objects_have_nothing(&*make());
+    holes_are_zeros_and_length_is_exact(&*make());
+    overwriting_keeps_the_rest(&*make());
+    pieces_follow_one_another(&*make());
+    far_offsets(&*make());
+    truncation(&*make());
+    truncation_repeated(&*make());
+    cut_bytes_stay_gone(&*make());
+    generations_are_apart(&*make());
+    removal(&*make());
+    listing(&*make());
+    lending(&*make());
+    writers_beside_each_other(&*make());
+    late_writes_never_reach_the_next_generation(&*make());
+    for seed in SEEDS {
+        random_operations(&*make(), seed);
+    }
+}
+
+fn id(inode: u64, generation: u32) -> ObjectId {
+    ObjectId { inode: InodeId(inode), generation: Generation(generation) }
+}
+
+fn write(store: &dyn Store, object: ObjectId, at: u64, bytes: &[u8]) {
+    store.write(object, LocalOffset(at), &[Piece::from(bytes)]).expect("writing");
+}
+
+/// All bytes of an object.
+fn contents(store: &dyn Store, object: ObjectId) -> Option<Vec<u8>> {
+    let bytes = store.length(object).expect("length")?;
+    let mut target = vec![0xEE; usize::try_from(bytes).expect("small") + 10];
+    let read = store.read(object, LocalOffset(0), &mut target).expect("reading");
+    assert_eq!(read as u64, bytes, "reading ends where the object does");
+    target.truncate(read);
+    Some(target)
+}
+
+fn missing_objects_have_nothing(store: &dyn Store) {
+    let object = id(7, 0);
+    assert_eq!(store.length(object).expect("length"), None);
+    assert_eq!(store.read(object, LocalOffset(0), &mut [0; 10]).expect("reading"), 0);
+    store.remove(object).expect("removing what is not there");
+    store.flush(object).expect("flushing what is not there");
+    store.sync(object).expect("syncing what is not there");
+    store.truncate(object.inode, Generation(0), Generation(1), 5).expect("cutting what is not there");
+    assert_eq!(store.list(None, 10).expect("list"), []);
+    store.sync_all().expect("syncing nothing");
+    let space = store.space().expect("space");
+    assert!(space.free_bytes <= space.total_bytes && 0 < space.free_bytes, "{space:?}");
+}
+
+fn holes_are_zeros_and_length_is_exact(store: &dyn Store) {
+    let object = id(1, 0);
+    write(store, object, 5000, b"abc");
+    assert_eq!(store.length(object).expect("length"), Some(5003));
+    let mut target = [0xEE; 5010];
+    assert_eq!(store.read(object, LocalOffset(0), &mut target).expect("reading"), 5003);
+    assert!(target[..5000].iter().all(|&byte| byte == 0));
+    assert_eq!(&target[5000..5003], b"abc");
+    assert_eq!(store.read(object, LocalOffset(5002), &mut target).expect("reading"), 1);
+    assert_eq!(store.read(object, LocalOffset(5003), &mut target).expect("reading"), 0);
+    assert_eq!(store.read(object, LocalOffset(1 << 40), &mut target).expect("reading"), 0);
+    store.sync(object).expect("sync");
+    assert_eq!(store.length(object).expect("length"), Some(5003));
+    write(store, object, 5003, b"d");
+    store.flush(object).expect("flush");
+    assert_eq!(store.length(object).expect("length"), Some(5004));
+    store.write(id(2, 0), LocalOffset(100), &[]).expect("writing nothing");
+    assert!(store.length(id(2, 0)).expect("length").unwrap_or(0) == 0, "writing nothing gives no length");
+}
+
+fn overwriting_keeps_the_rest(store: &dyn Store) {
+    let object = id(1, 0);
+    let mut expected: Vec<u8> = (0..20_000u32).map(|i| i.to_le_bytes()[0]).collect();
+    write(store, object, 0, &expected);
+    store.sync(object).expect("sync");
+    for (at, bytes) in [(4095, 2), (0, 1), (8191, 4098), (19_999, 1), (777, 3)] {
+        let patch = vec![0xA5; bytes];
+        write(store, object, at as u64, &patch);
+        expected[at..at + bytes].copy_from_slice(&patch);
+    }
+    assert_eq!(contents(store, object), Some(expected.clone()));
+    store.sync(object).expect("sync");
+    assert_eq!(contents(store, object), Some(expected));
+}
+
+fn pieces_follow_one_another(store: &dyn Store) {
+    let object = id(1, 0);
+    let source: Vec<u8> = (0..6000u32).map(|i| i.to_le_bytes()[0] ^ 0x5A).collect();
+    let pieces: Vec<Piece<'_>> = source.chunks(3).map(Piece::from).collect();
+    store.write(object, LocalOffset(11), &pieces).expect("writing many pieces");
+    let found = contents(store, object).expect("there");
+    assert_eq!(&found[..11], [0; 11]);
+    assert_eq!(&found[11..], &source[..]);
+    let empty = Piece::from(&b""[..]);
+    store.write(object, LocalOffset(0), &[empty, Piece::from(&b"x"[..]), empty]).expect("empty pieces");
+    assert_eq!(contents(store, object).expect("there")[0], b'x');
+}
+
+fn far_offsets(store: &dyn Store) {
+    let object = id(1, 0);
+    let far = (5 << 30) + 3;
+    write(store, object, far, b"far");
+    write(store, object, (1 << 32) - 1, b"edge");
+    assert_eq!(store.length(object).expect("length"), Some(far + 3));
+    store.sync(object).expect("sync");
+    let mut target = [0; 6];
+    assert_eq!(store.read(object, LocalOffset(far - 3), &mut target).expect("reading"), 6);
+    assert_eq!(&target, b"\0\0\0far");
+    assert_eq!(store.read(object, LocalOffset((1 << 32) - 2), &mut target).expect("reading"), 6);
+    assert_eq!(&target, b"\0edge\0");
+}
+
+fn truncation(store: &dyn Store) {
+    write(store, id(1, 0), 0, b"0123456789");
+    store.truncate(InodeId(1), Generation(0), Generation(1), 4).expect("cutting");
+    assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"0123"[..]));
+    assert_eq!(store.length(id(1, 0)).expect("length"), None);
+    assert_eq!(store.read(id(1, 0), LocalOffset(0), &mut [0; 4]).expect("reading"), 0);
+    store.truncate(InodeId(1), Generation(1), Generation(2), 100).expect("cutting to more than there is");
+    assert_eq!(contents(store, id(1, 2)).as_deref(), Some(&b"0123"[..]));
+    store.truncate(InodeId(1), Generation(2), Generation(2), 2).expect("cutting in place");
+    assert_eq!(contents(store, id(1, 2)).as_deref(), Some(&b"01"[..]));
+    store.truncate(InodeId(1), Generation(2), Generation(9), 0).expect("cutting to nothing");
+    assert_eq!(contents(store, id(1, 9)).as_deref(), Some(&b""[..]));
+    assert_eq!(store.list(None, 10).expect("list"), [(id(1, 9), 0)]);
+}
+
+fn truncation_repeated(store: &dyn Store) {
+    write(store, id(1, 0), 0, b"0123456789");
+    for _ in 0..2 {
+        store.truncate(InodeId(1), Generation(0), Generation(1), 6).expect("cutting");
+        assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"012345"[..]));
+    }
+    // A late write of the old generation makes it again; repeating the cut clears it away and does not bring it forward.
+    write(store, id(1, 0), 0, b"late");
+    store.truncate(InodeId(1), Generation(0), Generation(1), 5).expect("cutting");
+    assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"01234"[..]));
+    assert_eq!(store.length(id(1, 0)).expect("length"), None);
+}
+
+fn cut_bytes_stay_gone(store: &dyn Store) {
+    for (round, bytes) in [(0u32, 3u64), (1, 4096), (2, 5000), (3, 0)] {
+        let (from, to) = (id(u64::from(round), 0), id(u64::from(round), 1));
+        write(store, from, 0, &[7; 9000]);
+        if round % 2 == 0 {
+            store.sync(from).expect("sync");
+        }
+        store.truncate(from.inode, from.generation, to.generation, bytes).expect("cutting");
+        write(store, to, 12_000, b"x");
+        let found = contents(store, to).expect("there");
+        let kept = usize::try_from(bytes).expect("small");
+        assert!(found[..kept].iter().all(|&byte| byte == 7), "what was kept, {bytes}");
+        assert!(found[kept..12_000].iter().all(|&byte| byte == 0), "what was cut is zeros again, {bytes}");
+    }
+}
+
+fn generations_are_apart(store: &dyn Store) {
+    write(store, id(1, 0), 0, b"old");
+    write(store, id(1, 1), 1, b"new");
+    write(store, id(2, 0), 0, b"other");
+    assert_eq!(contents(store, id(1, 0)).as_deref(), Some(&b"old"[..]));
+    assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"\0new"[..]));
+    store.remove(id(1, 0)).expect("removing");
+    assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"\0new"[..]));
+    assert_eq!(contents(store, id(2, 0)).as_deref(), Some(&b"other"[..]));
+}
+
+fn removal(store: &dyn Store) {
+    write(store, id(1, 0), 0, b"something");
+    store.remove(id(1, 0)).expect("removing");
+    assert_eq!(store.length(id(1, 0)).expect("length"), None);
+    assert_eq!(store.read(id(1, 0), LocalOffset(0), &mut [0; 9]).expect("reading"), 0);
+    write(store, id(1, 0), 3, b"x");
+    assert_eq!(contents(store, id(1, 0)).as_deref(), Some(&b"\0\0\0x"[..]));
+    store.remove(id(1, 0)).expect("removing");
+    store.remove(id(1, 0)).expect("removing again");
+    assert_eq!(store.list(None, 10).expect("list"), []);
+}
+
+fn listing(store: &dyn Store) {
+    let mut expected: Vec<(ObjectId, u64)> = Vec::new();
+    for inode in [1u64, 2, 255, 256, 257, 511, 0x1_0000_0000, u64::MAX, 300, 44] {
+        for generation in [0, 1] {
+            write(store, id(inode, generation), inode % 50, b"x");
+            expected.push((id(inode, generation), inode % 50 + 1));
+        }
+    }
+    expected.sort_unstable();
+    for limit in [1, 3, 20, 1000] {
+        let mut found = Vec::new();
+        loop {
+            let page = store.list(found.last().map(|(object, _)| *object), limit).expect("list");
+            assert!(page.len() <= limit);
+            let last = page.len() < limit;
+            found.extend(page);
+            if last {
+                break;
+            }
+        }
+        assert_eq!(found, expected, "pages of {limit}");
+    }
+    // A listing that is left half-way does not spoil the next, and what came or went meanwhile does not double the rest.
+    let first = store.list(None, 2).expect("list");
+    store.remove(first[0].0).expect("removing");
+    let again = store.list(None, 1000).expect("list");
+    assert_eq!(again, expected[1..]);
+    let half = store.list(Some(id(256, 0)), 1000).expect("list");
+    let rest: Vec<_> = expected.iter().copied().filter(|(object, _)| id(256, 0) < *object).collect();
+    assert_eq!(half, rest);
+}
+
+fn lending(store: &dyn Store) {
+    let object = id(1, 0);
+    match store.lend(object, LendAccess::Read).expect("lending") {
+        Lent::NotLent => {
+            assert!(matches!(store.lend(object, LendAccess::Write).expect("lending"), Lent::NotLent));
+            return;
+        }
+        Lent::NoObject => {}
+        Lent::Descriptor(_) => panic!("lent what is not there"),
+    }
+    let Lent::Descriptor(writer) = store.lend(object, LendAccess::Write).expect("lending") else {
+        panic!("a store that lends lends for writing")
+    };
+    assert_eq!(store.length(object).expect("length"), Some(0), "asking to write makes the object");
+    pario_sys::write_pieces_at(writer.as_fd(), &[Piece::from(&b"through the loan"[..])], 0).expect("writing");
+    assert_eq!(contents(store, object).as_deref(), Some(&b"through the loan"[..]));
+    let Lent::Descriptor(reader) = store.lend(object, LendAccess::Read).expect("lending") else {
+        panic!("it is there now")
+    };
+    write(store, object, 0, b"THROUGH");
+    let mut target = [0; 7];
+    pario_sys::read_exact_or_end_at(reader.as_fd(), &mut target, 0).expect("reading");
+    assert_eq!(&target, b"THROUGH");
+    pario_sys::write_pieces_at(reader.as_fd(), &[Piece::from(&b"no"[..])], 0)
+        .expect_err("lent for reading only");
+}
+
+fn writers_beside_each_other(store: &dyn Store) {
+    const WRITERS: usize = 4;
+    const RUN: usize = 1237;
+    const ROUNDS: usize = 200;
+    let object = id(1, 0);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            scope.spawn(move || {
+                let value = u8::try_from(writer + 1).expect("few");
+                for round in 0..ROUNDS {
+                    let at = (round * WRITERS + writer) * RUN;
+                    write(store, object, at as u64, &[value; RUN]);
+                    let mut back = [0; RUN];
+                    store.read(object, LocalOffset(at as u64), &mut back).expect("reading");
+                    assert_eq!(back, [value; RUN], "a writer reads what it wrote");
+                }
+            });
+        }
+    });
+    let found = contents(store, object).expect("there");
+    assert_eq!(found.len(), WRITERS * RUN * ROUNDS);
+    for (at, byte) in found.iter().enumerate() {
+        assert_eq!(usize::from(*byte), at / RUN % WRITERS + 1, "byte {at}");
+    }
+}
+
+fn late_writes_never_reach_the_next_generation(store: &dyn Store) {
+    const ROUNDS: u32 = 60;
+    let done = AtomicBool::new(false);
+    let current = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                write(store, id(1, current.load(Ordering::Acquire)), 0, &[1; 30_000]);
+            }
+        });
+        for generation in 0..ROUNDS {
+            write(store, id(1, generation), 0, b"x");
+            store
+                .truncate(InodeId(1), Generation(generation), Generation(generation + 1), 0)
+                .expect("cutting");
+            // The writer has not heard of the new generation, so nothing may be in it.
+            let bytes = store.length(id(1, generation + 1)).expect("length");
+            assert_eq!(bytes, Some(0), "generation {}", generation + 1);
+            current.store(generation + 1, Ordering::Release);
+        }
+        done.store(true, Ordering::Release);
+    });
+}

@@ -1,0 +1,79 @@
+//! Cutting and removing objects whose blocks may be in the cache.
+//!
+//! Always: the object's gate is closed first and a new object takes its place, so that nobody who came for the old one
+//! touches the new one.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pario_core::ObjectId;
+
+use super::block::BLOCK_BYTES;
+use super::cache::{Cache, start_of};
+use super::ledger::{Key, SharedBlock};
+use super::object::DirectObject;
+use crate::error::StoreError;
+use crate::sync::lock;
+
+type Blocks = Vec<(u64, SharedBlock)>;
+
+impl Cache {
+    /// See [`crate::store::Store::truncate`].
+    pub(super) fn truncate(&self, from: ObjectId, to: ObjectId, bytes: u64) -> Result<(), StoreError> {
+        let _names = lock(&self.names);
+        let to_was_there = self.directory.length(to)?.is_some();
+        let old = self.close(from);
+        let kept = if from == to || !to_was_there { old } else { self.close(to) };
+        let cut = self.directory.truncate(from.inode, from.generation, to.generation, bytes);
+        self.freed.fetch_add(1, Ordering::AcqRel);
+        let Some((object, blocks)) = kept else { return cut };
+        let (id, bytes) = match &cut {
+            Ok(()) => (to, bytes),
+            // Half done at worst: what is cached belongs to whichever name the object has now, and a repetition cuts it.
+            Err(_) if self.directory.length(to)?.is_some() => (to, u64::MAX),
+            Err(_) => (from, u64::MAX),
+        };
+        self.reopen(id, &object, blocks, bytes);
+        cut
+    }
+
+    pub(super) fn remove(&self, id: ObjectId) -> Result<(), StoreError> {
+        let _names = lock(&self.names);
+        let closed = self.close(id);
+        let removed = self.directory.remove(id);
+        self.freed.fetch_add(1, Ordering::AcqRel);
+        if let (Err(_), Some((object, blocks))) = (&removed, closed) {
+            self.reopen(id, &object, blocks, u64::MAX);
+        }
+        removed
+    }
+
+    /// Waits for the object's users, lets no more in, and takes it out of the cache.
+    fn close(&self, id: ObjectId) -> Option<(Arc<DirectObject>, Blocks)> {
+        let object = lock(&self.ledger).object(id)?;
+        object.gate.close();
+        lock(&self.ledger).take_object(id)
+    }
+
+    /// Puts the blocks back under a new object, cut to `bytes`.
+    fn reopen(&self, id: ObjectId, old: &DirectObject, blocks: Blocks, bytes: u64) {
+        let object = Arc::new(DirectObject::new(id, old.length().min(bytes)));
+        object.inherit_error(old);
+        let mut ledger = lock(&self.ledger);
+        ledger.insert_object(object);
+        for (index, shared) in blocks {
+            let start = start_of(index);
+            if bytes <= start {
+                continue;
+            }
+            let block = Arc::into_inner(shared).expect("behind a closed gate nobody works on a block");
+            let mut block = block.into_inner().expect("another thread panicked while it held this lock");
+            if bytes - start < BLOCK_BYTES as u64 {
+                block.cut(usize::try_from(bytes - start).expect("within a block"));
+            }
+            let (key, dirty_bytes) = (Key { object: id, index }, block.dirty_bytes());
+            ledger.add(key, block);
+            ledger.set_dirty(key, dirty_bytes);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! Objects as files of a directory: `DIR/objects/xx/<inode>-<generation>`, with a bounded number of them open.
+//! The form on disk is described in `docs/formats/store.md`.
+//!
+//! Never: keeps bytes; opens an object twice at a time.
+//! Always: an object in use is in its shard, so that cutting or removing it can wait for its users; shards are chosen by
+//! inode, so that all generations of an inode share a lock.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use pario_core::{Generation, InodeId, ObjectId, Space};
+
+use crate::disk::{Disk, DiskFile, OpenMode};
+use crate::error::{Doing, StoreError};
+use crate::listing::Listing;
+use crate::lru::Lru;
+use crate::names::NameChanges;
+use crate::store::{LendAccess, Lent};
+use crate::sync::{Gate, lock};
+
+const SHARDS: usize = 16;
+/// Objects kept open per shard: 512 in all.
+const OPEN_PER_SHARD: usize = 32;
+
+/// Whether objects are also opened past the system's cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Buffering {
+    System,
+    Direct,
+}
+
+/// What an object is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Want {
+    /// Reading; a missing object stays missing.
+    Existing,
+    /// Writing; a missing object stays missing.
+    ExistingForWriting,
+    /// Writing; a missing object is made.
+    Made,
+}
+
+/// An open object; use it inside [`ObjectDirectory::with`] only.
+#[derive(Debug)]
+pub(crate) struct OpenObject {
+    pub(crate) plain: Arc<dyn DiskFile>,
+    /// The same file past the system's cache; there if the directory was opened with [`Buffering::Direct`].
+    pub(crate) direct: Option<Arc<dyn DiskFile>>,
+    writable: bool,
+    gate: Gate,
+}
+
+type Shard = Lru<ObjectId, Arc<OpenObject>>;
+
+#[derive(Debug)]
+pub(crate) struct ObjectDirectory {
+    disk: Arc<dyn Disk>,
+    root: PathBuf,
+    buffering: Buffering,
+    shards: [Mutex<Shard>; SHARDS],
+    names: NameChanges,
+    listing: Mutex<Listing>,
+}
+
+impl ObjectDirectory {
+    /// Opens the objects below `dir`, which must be there.
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, buffering: Buffering) -> Result<Self, StoreError> {
+        let root = dir.join("objects");
+        match disk.make_dir(&root) {
+            Ok(()) => disk.sync_dir(dir).map_err(|e| StoreError::from_dir(e, Doing::Syncing, dir))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            // A read-only store that holds objects can still be read.
+            Err(_) if disk.exists(&root).unwrap_or(false) => {}
+            Err(error) => return Err(StoreError::from_dir(error, Doing::Opening, dir)),
+        }
+        Ok(ObjectDirectory {
+            disk,
+            root,
+            buffering,
+            shards: Default::default(),
+            names: NameChanges::default(),
+            listing: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Runs `work` on the open object, during which it is neither cut nor removed. `None`: there is no such object.
+    pub(crate) fn with<T>(
+        &self,
+        object: ObjectId,
+        want: Want,
+        mut work: impl FnMut(&OpenObject) -> Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        loop {
+            let Some(open) = self.open_object(object, want)? else { return Ok(None) };
+            // Closed between lookup and entry: it was renamed or removed, so look again.
+            let Some(_inside) = open.gate.enter() else { continue };
+            return work(&open).map(Some);
+        }
+    }
+
+    pub(crate) fn length(&self, object: ObjectId) -> Result<Option<u64>, StoreError> {
+        let length = self.disk.length(&self.path(object));
+        length.map_err(|e| self.error(e, Doing::Examining, object))
+    }
+
+    /// See [`crate::store::Store::truncate`].
+    pub(crate) fn truncate(
+        &self,
+        inode: InodeId,
+        from: Generation,
+        to: Generation,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        let (from, to) = (ObjectId { inode, generation: from }, ObjectId { inode, generation: to });
+        let mut shard = lock(self.shard(inode));
+        if from != to {
+            retire(&mut shard, from);
+            if !self.replace(from, to)? {
+                return Ok(());
+            }
+        }
+        let Some(open) = self.open_in(&mut shard, to, Want::ExistingForWriting)? else { return Ok(()) };
+        cut(&*open.plain, bytes).map_err(|e| self.error(e, Doing::Truncating, to))
+    }
+
+    pub(crate) fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
+        let mut shard = lock(self.shard(object.inode));
+        retire(&mut shard, object);
+        self.remove_name(object)?;
+        Ok(())
+    }
+
+    pub(crate) fn sync(&self, object: ObjectId) -> Result<(), StoreError> {
+        let synced = self.with(object, Want::Existing, |open| {
+            open.plain.sync_data().map_err(|e| self.error(e, Doing::Syncing, object))
+        })?;
+        match synced {
+            Some(()) => self.names.sync(&*self.disk, &self.root, object.inode),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn sync_all(&self) -> Result<(), StoreError> {
+        self.disk.sync_all(&self.root).map_err(|e| StoreError::from_dir(e, Doing::Syncing, &self.root))
+    }
+
+    pub(crate) fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError> {
+        let (want, mode) = match access {
+            LendAccess::Read => (Want::Existing, OpenMode::Read),
+            LendAccess::Write => (Want::Made, OpenMode::Write),
+        };
+        let lent = self.with(object, want, |open| {
+            if open.plain.as_fd().is_none() {
+                return Ok(Lent::NotLent);
+            }
+            // Not a copy of our own descriptor: its flags (O_APPEND, say) would be the borrower's to change.
+            let error = |e| self.error(e, Doing::Opening, object);
+            let file = self.disk.open(&self.path(object), mode).map_err(error)?;
+            let Some(fd) = file.as_fd() else { return Ok(Lent::NotLent) };
+            fd.try_clone_to_owned().map(Lent::Descriptor).map_err(error)
+        })?;
+        Ok(lent.unwrap_or(Lent::NoObject))
+    }
+
+    pub(crate) fn list(
+        &self,
+        after: Option<ObjectId>,
+        limit: usize,
+    ) -> Result<Vec<(ObjectId, u64)>, StoreError> {
+        let mut listing = lock(&self.listing);
+        listing.start_after(after, &*self.disk, &self.root)?;
+        let mut page = Vec::new();
+        while page.len() < limit {
+            let Some(object) = listing.next() else { break };
+            if let Some(bytes) = self.length(object)? {
+                page.push((object, bytes));
+            }
+        }
+        Ok(page)
+    }
+
+    pub(crate) fn space(&self) -> Result<Space, StoreError> {
+        self.disk.space(&self.root).map_err(|e| StoreError::from_dir(e, Doing::Examining, &self.root))
+    }
+
+    /// Makes `to` out of `from`, or removes `from` where `to` is there; whether `to` is there now.
+    fn replace(&self, from: ObjectId, to: ObjectId) -> Result<bool, StoreError> {
+        let there = self.disk.exists(&self.path(to)).map_err(|e| self.error(e, Doing::Examining, to))?;
+        if there {
+            self.remove_name(from)?;
+            return Ok(true);
+        }
+        match self.disk.rename(&self.path(from), &self.path(to)) {
+            Ok(()) => {
+                self.names.note(from.inode);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.error(error, Doing::Truncating, from)),
+        }
+    }
+
+    fn remove_name(&self, object: ObjectId) -> Result<(), StoreError> {
+        match self.disk.remove(&self.path(object)) {
+            Ok(()) => {
+                self.names.note(object.inode);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(self.error(error, Doing::Removing, object)),
+        }
+    }
+
+    fn open_object(&self, object: ObjectId, want: Want) -> Result<Option<Arc<OpenObject>>, StoreError> {
+        self.open_in(&mut lock(self.shard(object.inode)), object, want)
+    }
+
+    fn open_in(
+        &self,
+        shard: &mut Shard,
+        object: ObjectId,
+        want: Want,
+    ) -> Result<Option<Arc<OpenObject>>, StoreError> {
+        if let Some(open) = shard.get(&object)
+            && (open.writable || want == Want::Existing)
+        {
+            return Ok(Some(Arc::clone(open)));
+        }
+        let Some(open) = self.open_files(object, want).map_err(|e| self.error(e, Doing::Opening, object))?
+        else {
+            return Ok(None);
+        };
+        retire(shard, object);
+        let open = Arc::new(open);
+        shard.insert(object, Arc::clone(&open));
+        while OPEN_PER_SHARD < shard.len() {
+            // Those in use stay: whoever cuts or removes them must find them here to wait for their users.
+            if shard.pop_oldest_where(|open| Arc::strong_count(open) == 1).is_none() {
+                break;
+            }
+        }
+        Ok(Some(open))
+    }
+
+    fn open_files(&self, object: ObjectId, want: Want) -> io::Result<Option<OpenObject>> {
+        let path = self.path(object);
+        let (plain, writable) = match self.disk.open(&path, OpenMode::Write) {
+            Ok(file) => (file, true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match want {
+                Want::Existing | Want::ExistingForWriting => return Ok(None),
+                Want::Made => (self.make(object, &path)?, true),
+            },
+            Err(error) if want == Want::Existing && refuses_writing(&error) => {
+                (self.disk.open(&path, OpenMode::Read)?, false)
+            }
+            Err(error) => return Err(error),
+        };
+        let direct = match (self.buffering, writable) {
+            (Buffering::System, _) => None,
+            (Buffering::Direct, true) => Some(self.disk.open_direct(&path, OpenMode::Write)?),
+            (Buffering::Direct, false) => Some(self.disk.open_direct(&path, OpenMode::Read)?),
+        };
+        Ok(Some(OpenObject { plain, direct, writable, gate: Gate::default() }))
+    }
+
+    fn make(&self, object: ObjectId, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let made = match self.disk.open(path, OpenMode::Create) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let dir = self.root.join(names_dir(object.inode));
+                match self.disk.make_dir(&dir) {
+                    Ok(()) => self.names.note_dir(),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    Err(error) => return Err(error),
+                }
+                self.disk.open(path, OpenMode::Create)
+            }
+            other => other,
+        }?;
+        self.names.note(object.inode);
+        Ok(made)
+    }
+
+    fn path(&self, object: ObjectId) -> PathBuf {
+        self.root.join(names_dir(object.inode)).join(object.to_string())
+    }
+
+    fn shard(&self, inode: InodeId) -> &Mutex<Shard> {
+        &self.shards[usize::from(inode.0.to_le_bytes()[0]) % SHARDS]
+    }
+
+    pub(crate) fn error(&self, source: io::Error, doing: Doing, object: ObjectId) -> StoreError {
+        StoreError::from_io(source, doing, object, 0..0, &self.root)
+    }
+}
+
+/// The directory of an inode's objects: the low byte of its number.
+pub(crate) fn names_dir(inode: InodeId) -> String {
+    format!("{:02x}", inode.0.to_le_bytes()[0])
+}
+
+fn retire(shard: &mut Shard, object: ObjectId) {
+    if let Some(open) = shard.remove(&object) {
+        open.gate.close();
+    }
+}
+
+fn cut(file: &dyn DiskFile, bytes: u64) -> io::Result<()> {
+    if bytes < file.length()? { file.set_len(bytes) } else { Ok(()) }
+}
+
+fn refuses_writing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
+}

@@ -1,0 +1,198 @@
+//! Plain files: one per object, in the system's cache.
+//!
+//! Never: holds bytes itself; what a write returned for survives the death of this process.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
+use pario_sys::Piece;
+
+use crate::directory::{Buffering, ObjectDirectory, Want};
+use crate::disk::Disk;
+use crate::error::{Doing, StoreError};
+use crate::real_disk::RealDisk;
+use crate::store::{LendAccess, Lent, Store, StoreStats};
+use crate::sync::Counters;
+
+/// A store of plain files.
+#[derive(Debug)]
+pub struct FilesStore {
+    directory: ObjectDirectory,
+    counters: Counters,
+}
+
+impl FilesStore {
+    /// Opens the store in `dir`, which must be there; an empty one becomes a store.
+    pub fn open(dir: &Path) -> Result<FilesStore, StoreError> {
+        FilesStore::open_on(RealDisk::shared(), dir)
+    }
+
+    /// The same, on a disk of one's own.
+    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<FilesStore, StoreError> {
+        let directory = ObjectDirectory::open(disk, dir, Buffering::System)?;
+        Ok(FilesStore { directory, counters: Counters::default() })
+    }
+}
+
+impl Store for FilesStore {
+    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+        let bytes = total_bytes(pieces);
+        self.directory.with(object, Want::Made, |open| {
+            open.plain.write_pieces_at(pieces, at.0).map_err(|e| {
+                let range = at.0..at.0.saturating_add(bytes);
+                StoreError::from_io(e, Doing::Writing, object, range, self.directory.root())
+            })
+        })?;
+        self.counters.count_write(bytes);
+        Ok(())
+    }
+
+    fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError> {
+        let read = self.directory.with(object, Want::Existing, |open| {
+            open.plain.read_at(target, at.0).map_err(|e| {
+                let range = at.0..at.0.saturating_add(target.len() as u64);
+                StoreError::from_io(e, Doing::Reading, object, range, self.directory.root())
+            })
+        })?;
+        let bytes = read.unwrap_or(0);
+        self.counters.count_read(bytes);
+        Ok(bytes)
+    }
+
+    fn length(&self, object: ObjectId) -> Result<Option<u64>, StoreError> {
+        self.directory.length(object)
+    }
+
+    fn truncate(
+        &self,
+        inode: InodeId,
+        from: Generation,
+        to: Generation,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        self.directory.truncate(inode, from, to, bytes)
+    }
+
+    fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
+        self.directory.remove(object)
+    }
+
+    fn flush(&self, _object: ObjectId) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn sync(&self, object: ObjectId) -> Result<(), StoreError> {
+        self.counters.count_sync();
+        self.directory.sync(object)
+    }
+
+    fn sync_all(&self) -> Result<(), StoreError> {
+        self.counters.count_sync();
+        self.directory.sync_all()
+    }
+
+    fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError> {
+        self.directory.lend(object, access)
+    }
+
+    fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError> {
+        self.directory.list(after, limit)
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        self.directory.space()
+    }
+
+    fn stats(&self) -> StoreStats {
+        self.counters.stats()
+    }
+}
+
+pub(crate) fn total_bytes(pieces: &[Piece<'_>]) -> u64 {
+    pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use pario_core::{Code, Fault};
+
+    use super::*;
+    use crate::conformance;
+    use crate::testing::TempDirs;
+
+    fn object(inode: u64, generation: u32) -> ObjectId {
+        ObjectId { inode: InodeId(inode), generation: Generation(generation) }
+    }
+
+    #[test]
+    fn conforms() {
+        let dirs = TempDirs::default();
+        conformance::all(&|| Box::new(FilesStore::open(&dirs.fresh()).unwrap()));
+    }
+
+    #[test]
+    fn survives_reopening_and_lies_where_the_format_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = object(0x1_02ab, 3);
+        FilesStore::open(dir.path()).unwrap().write(id, LocalOffset(1), &[Piece::from(&b"xy"[..])]).unwrap();
+        let path = dir.path().join("objects/ab/00000000000102ab-00000003");
+        assert_eq!(std::fs::read(path).unwrap(), b"\0xy");
+        let again = FilesStore::open(dir.path()).unwrap();
+        assert_eq!(again.list(None, 10).unwrap(), [(id, 3)]);
+    }
+
+    #[test]
+    fn missing_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = FilesStore::open(&dir.path().join("nowhere")).unwrap_err();
+        assert!(
+            matches!(&error, StoreError::MissingDirectory { path } if path.ends_with("nowhere")),
+            "{error}"
+        );
+        let store = FilesStore::open(dir.path()).unwrap();
+        std::fs::remove_dir(dir.path().join("objects")).unwrap();
+        let error = store.write(object(1, 0), LocalOffset(0), &[Piece::from(&b"x"[..])]).unwrap_err();
+        assert!(matches!(error, StoreError::MissingDirectory { .. }), "{error}");
+    }
+
+    #[test]
+    fn foreign_files_are_not_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FilesStore::open(dir.path()).unwrap();
+        store.write(object(1, 0), LocalOffset(0), &[Piece::from(&b"x"[..])]).unwrap();
+        let objects = dir.path().join("objects");
+        std::fs::write(objects.join("01/notes.txt"), "n").unwrap();
+        std::fs::write(objects.join("01/0000000000000002-00000000"), "in the wrong directory").unwrap();
+        std::fs::create_dir(objects.join("01/0000000000000101-00000000")).unwrap();
+        assert_eq!(store.list(None, 10).unwrap(), [(object(1, 0), 1)]);
+    }
+
+    #[test]
+    fn too_far_an_offset_is_too_large() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FilesStore::open(dir.path()).unwrap();
+        let at = LocalOffset(i64::MAX as u64 - 1);
+        let error = store.write(object(1, 0), at, &[Piece::from(&b"xyz"[..])]).unwrap_err();
+        assert!([Code::TooLarge, Code::Invalid].contains(&Fault::from(&error).code), "{error}");
+    }
+
+    #[test]
+    fn more_objects_than_descriptors_are_kept_right() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FilesStore::open(dir.path()).unwrap();
+        let count = 1100;
+        for inode in 0..count {
+            store.write(object(inode, 0), LocalOffset(0), &[Piece::from(&inode.to_le_bytes()[..])]).unwrap();
+        }
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let ours = open.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        let ours = ours.filter(|path| path.starts_with(dir.path())).count();
+        assert!(ours <= 512, "{ours} descriptors open");
+        for inode in 0..count {
+            let mut back = [0; 8];
+            assert_eq!(store.read(object(inode, 0), LocalOffset(0), &mut back).unwrap(), 8);
+            assert_eq!(u64::from_le_bytes(back), inode);
+        }
+    }
+}

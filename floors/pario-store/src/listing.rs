@@ -1,0 +1,90 @@
+//! Pages of a long listing: the names are read and sorted once, then dealt out.
+//!
+//! Never: keeps names after the last page. Always: ascending order, whatever order the directories have.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use pario_core::{Generation, InodeId, ObjectId};
+
+use crate::disk::{Disk, EntryKind};
+use crate::error::{Doing, StoreError};
+
+/// Where one listing stands. A second one at the same time is right too, but slower.
+#[derive(Debug, Default)]
+pub(crate) struct Listing {
+    after: Option<ObjectId>,
+    /// Objects still to be listed, the next one last; `None` before the first page and after the last.
+    rest: Option<Vec<ObjectId>>,
+}
+
+impl Listing {
+    /// Goes on after `after`; reads the names again unless that is where the last page ended.
+    pub(crate) fn start_after(
+        &mut self,
+        after: Option<ObjectId>,
+        disk: &dyn Disk,
+        root: &Path,
+    ) -> Result<(), StoreError> {
+        if after.is_none() || self.rest.is_none() || self.after != after {
+            let mut rest = read_names(disk, root)?;
+            rest.retain(|object| after.is_none_or(|after| after < *object));
+            rest.sort_unstable_by(|a, b| b.cmp(a));
+            self.rest = Some(rest);
+            self.after = after;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next(&mut self) -> Option<ObjectId> {
+        let next = self.rest.as_mut().and_then(Vec::pop);
+        match next {
+            Some(object) => self.after = Some(object),
+            None => self.rest = None,
+        }
+        next
+    }
+}
+
+fn read_names(disk: &dyn Disk, root: &Path) -> Result<Vec<ObjectId>, StoreError> {
+    let list = |path: &Path| disk.list_dir(path).map_err(|e| StoreError::from_dir(e, Doing::Examining, path));
+    let mut objects = Vec::new();
+    for (dir, kind) in list(root)? {
+        if kind != EntryKind::Directory {
+            continue;
+        }
+        let names = list(&root.join(&dir))?;
+        objects.extend(names.iter().filter_map(|(name, kind)| {
+            let object = parse_name(name)?;
+            let at_home = dir.to_str() == Some(&crate::directory::names_dir(object.inode));
+            (at_home && *kind == EntryKind::File).then_some(object)
+        }));
+    }
+    Ok(objects)
+}
+
+/// The object of a file name; `None` for names that are no object's.
+fn parse_name(name: &OsStr) -> Option<ObjectId> {
+    let name = name.to_str()?;
+    let (inode, generation) = name.split_once('-')?;
+    let object = ObjectId {
+        inode: InodeId(u64::from_str_radix(inode, 16).ok()?),
+        generation: Generation(u32::from_str_radix(generation, 16).ok()?),
+    };
+    // Only the form we write: no capitals, no signs, no missing zeros.
+    (object.to_string() == name).then_some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_our_form_are_objects() {
+        let object = ObjectId { inode: InodeId(0x1234_abcd), generation: Generation(7) };
+        assert_eq!(parse_name(OsStr::new("000000001234abcd-00000007")), Some(object));
+        for name in ["000000001234ABCD-00000007", "1234abcd-7", "x", "-", "+00000001234abcd-00000007"] {
+            assert_eq!(parse_name(OsStr::new(name)), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The machine's file system, as a [`Disk`].
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use pario_core::Space;
+use pario_sys::Piece;
+use pario_sys::aligned::ALIGNMENT;
+use rustix::fs::OFlags;
+
+use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
+
+/// The file system itself: every call is one system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile(File);
+
+/// A file past the system's cache.
+#[derive(Debug)]
+struct DirectFile(RealFile);
+
+impl RealDisk {
+    /// A disk to share.
+    #[must_use]
+    pub fn shared() -> Arc<dyn Disk> {
+        Arc::new(RealDisk)
+    }
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(open(path, mode, OFlags::empty())?))
+    }
+
+    fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(DirectFile(open(path, mode, OFlags::DIRECT)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn make_dir(&self, path: &Path) -> io::Result<()> {
+        std::fs::DirBuilder::new().mode(0o700).create(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
+        let entries = std::fs::read_dir(path)?;
+        entries
+            .map(|entry| {
+                let entry = entry?;
+                let kind = match entry.file_type()? {
+                    kind if kind.is_file() => EntryKind::File,
+                    kind if kind.is_dir() => EntryKind::Directory,
+                    _ => EntryKind::Other,
+                };
+                Ok((entry.file_name(), kind))
+            })
+            .collect()
+    }
+
+    fn length(&self, path: &Path) -> io::Result<Option<u64>> {
+        match std::fs::metadata(path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let found = rustix::fs::statvfs(path)?;
+        Ok(Space {
+            total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+            free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+        })
+    }
+
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(path)?)?)
+    }
+}
+
+fn open(path: &Path, mode: OpenMode, flags: OFlags) -> io::Result<RealFile> {
+    let mut options = File::options();
+    options.read(true).mode(0o600);
+    #[expect(clippy::cast_possible_wrap, reason = "open flags are small positive numbers")]
+    options.custom_flags(flags.bits() as i32);
+    match mode {
+        OpenMode::Read => {}
+        OpenMode::Write => _ = options.write(true),
+        OpenMode::Create => _ = options.write(true).create(true).truncate(false),
+        OpenMode::CreateNew => _ = options.write(true).create_new(true),
+    }
+    Ok(RealFile(options.open(path)?))
+}
+
+impl DiskFile for RealFile {
+    fn write_pieces_at(&self, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
+        pario_sys::write_pieces_at(self.0.as_fd(), pieces, offset)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        pario_sys::read_exact_or_end_at(self.0.as_fd(), target, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
+impl DiskFile for DirectFile {
+    fn write_pieces_at(&self, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
+        self.0.write_pieces_at(pieces, offset)
+    }
+
+    /// Ends at the first short read: the file's end need not be aligned, and asking on from there would be refused.
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < target.len() && filled.is_multiple_of(ALIGNMENT) {
+            let rest = &mut target[filled..];
+            let at = offset + filled as u64;
+            match rustix::io::retry_on_intr(|| rustix::io::pread(&self.0.0, &mut *rest, at))? {
+                0 => break,
+                count => filled += count,
+            }
+        }
+        Ok(filled)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.0.length()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,76 @@
+//! The commented partition file that `pario config default` prints and the guide shows.
+
+use std::fmt::Write as _;
+
+use super::keys::{Key, Kind};
+use super::settings::written_default;
+
+/// A partition file with every key, its default, and a line about it.
+#[must_use]
+pub fn default_file() -> String {
+    let mut file = String::from(
+        "# A Pario partition. Bring it up with: pario up FILE\n\
+         # Sizes are numbers with a unit: 4096, 64KiB, 8MiB, 1.5GiB, 10MB. Unknown keys are refused.\n\
+         # Marked (fixed): fixed when the partition is created; all others can be changed at each `pario up`.\n",
+    );
+    let mut section = "";
+    for &key in Key::ALL {
+        let (of, name) = key.section();
+        if of != section {
+            let _ = writeln!(file, "\n[{of}]");
+            section = of;
+        } else if section.is_empty() {
+            file.push('\n');
+        }
+        let fixed = if key.info().kind == Kind::Structural { " (fixed)" } else { "" };
+        let _ = writeln!(file, "# {}{fixed}", key.info().help);
+        let _ = match example(key) {
+            Some(example) => writeln!(file, "{example}"),
+            None => writeln!(file, "{name} = {}", written_default(key).unwrap_or_default()),
+        };
+    }
+    file
+}
+
+/// Keys without a default show how they are written.
+fn example(key: Key) -> Option<&'static str> {
+    match key {
+        Key::Name => Some("name = \"scratch\""),
+        Key::Servers => {
+            Some("servers = [\"/tmp/scratch/0\", \"/tmp/scratch/1\", \"/tmp/scratch/2\", \"/tmp/scratch/3\"]")
+        }
+        Key::Metadata => Some("# metadata = \"/tmp/scratch/names\""),
+        _ if key.info().default.is_none() => unreachable!("{key} has neither default nor example"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::config::Layers;
+    use std::path::Path;
+
+    #[test]
+    fn default_file_says_what_is_the_default_anyway() {
+        let full = Layers::new().text(&default_file(), Path::new("default")).unwrap().check().unwrap();
+        let short = "name = \"scratch\"\nservers = [\"/tmp/scratch/0\", \"/tmp/scratch/1\", \"/tmp/scratch/2\", \"/tmp/scratch/3\"]";
+        let short = Layers::new().text(short, Path::new("short")).unwrap().check().unwrap();
+        for &key in Key::ALL {
+            assert_eq!(full.value(key), short.value(key), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_guide_shows_this_file_and_every_key() {
+        let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/partition-file.md");
+        let guide = std::fs::read_to_string(guide).unwrap();
+        assert!(guide.contains(&default_file()), "put this into the guide:\n{}", default_file());
+        for key in Key::ALL {
+            let info = key.info();
+            let row =
+                format!("| `{}` | `{}` | `{}` | {} |", info.path, info.variable, info.option, info.kind);
+            assert!(guide.contains(&row), "the guide lacks the row {row}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The one table of settings: key in the file, variable, option, kind, default, help. Files, environment, command line,
+//! `pario config show` and the default file all read it.
+//!
+//! Always: every [`Key`] has one row; keys, variables and options are each unique.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Whether a setting can be changed after the partition was created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Fixed at creation and stored with the partition.
+    Structural,
+    /// May be another at each `up`.
+    Dynamic,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Structural => "structural",
+            Kind::Dynamic => "dynamic",
+        })
+    }
+}
+
+/// How a setting is written in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// A text in quotes.
+    Text,
+    /// A text such as `"64KiB"`, or a number of bytes.
+    Size,
+    /// A number from 0 to 1.
+    Fraction,
+    /// A whole number.
+    Whole,
+    /// A list of texts; separated by commas in the environment.
+    List,
+}
+
+/// What one row of the table says.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyInfo {
+    /// Path in the partition file, `section.key`.
+    pub path: &'static str,
+    /// Environment variable.
+    pub variable: &'static str,
+    /// Command-line option.
+    pub option: &'static str,
+    /// Structural or dynamic.
+    pub kind: Kind,
+    /// How it is written.
+    pub shape: Shape,
+    /// Default as it would be written in the file, without quotes; `None`: must be given, or follows from others.
+    pub default: Option<&'static str>,
+    /// One line for people.
+    pub help: &'static str,
+}
+
+macro_rules! keys {
+    ($($key:ident $path:literal $variable:literal $option:literal $kind:ident $shape:ident $default:expr, $help:literal;)*) => {
+        /// One setting.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Key {
+            $(#[doc = $help] $key,)*
+        }
+
+        impl Key {
+            /// Every setting, in the order of the file.
+            pub const ALL: &'static [Key] = &[$(Key::$key,)*];
+
+            /// Its row of the table.
+            #[must_use]
+            pub fn info(self) -> KeyInfo {
+                match self {
+                    $(Key::$key => KeyInfo {
+                        path: $path, variable: $variable, option: $option, kind: Kind::$kind, shape: Shape::$shape,
+                        default: $default, help: $help,
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+keys! {
+    Name "name" "PARIO_NAME" "--name" Structural Text None,
+        "What the partition is called; files in it are pario://NAME/path.";
+    Servers "servers" "PARIO_SERVERS" "--server" Structural List None,
+        "One storage directory per server, \"/dir\" on this machine or \"host:/dir\" on another.";
+    Metadata "metadata" "PARIO_METADATA" "--metadata" Structural Text None,
+        "Directory of names and inodes, on the first server's machine; by default within the first server's directory.";
+    Stripe "stripe" "PARIO_STRIPE" "--stripe" Structural Size Some("1MiB"),
+        "Files are cut into blocks of this size and dealt to the servers in turn; a multiple of 4KiB.";
+    Store "store" "PARIO_STORE" "--store" Structural Text Some("files"),
+        "What servers stand on: files (page cache), direct (past it, with the server's own cache), memory.";
+    Memory "memory" "PARIO_MEMORY" "--memory" Dynamic Size Some("4GiB"),
+        "What each server holds at most with store = \"memory\".";
+    Method "method" "PARIO_METHOD" "--method" Dynamic Text Some("auto"),
+        "How accesses of several processes are put together: auto, server-directed.";
+    Scheduler "scheduler" "PARIO_SCHEDULER" "--scheduler" Dynamic Text Some("fifo"),
+        "Which request a server runs next: fifo.";
+    Transport "transport" "PARIO_TRANSPORT" "--transport" Dynamic Text Some("auto"),
+        "How clients reach servers: auto (unix socket and shared memory on one node, else TCP), unix, tcp.";
+    Launch "launch" "PARIO_LAUNCH" "--launch" Dynamic Text Some("ssh {host} {command}"),
+        "How servers on other machines are started.";
+    Log "log" "PARIO_LOG" "--log" Dynamic Text Some("warn"),
+        "What servers log: off, error, warn, info, debug, trace.";
+    CacheOutbox "cache.outbox" "PARIO_CACHE_OUTBOX" "--outbox" Dynamic Size Some("8MiB"),
+        "Memory of each client process from which servers take its writes.";
+    CacheServer "cache.server" "PARIO_CACHE_SERVER" "--server-cache" Dynamic Size Some("256MiB"),
+        "Memory of each server's own block cache.";
+    CacheHigh "cache.high" "PARIO_CACHE_HIGH" "--high" Dynamic Fraction Some("0.75"),
+        "Share of dirty blocks in that cache at which the server starts to write them out.";
+    CacheLow "cache.low" "PARIO_CACHE_LOW" "--low" Dynamic Fraction Some("0.5"),
+        "Share of dirty blocks at which it stops.";
+    NetworkBuffer "network.buffer" "PARIO_NETWORK_BUFFER" "--buffer" Dynamic Size Some("1MiB"),
+        "Largest piece of data in one message.";
+    NetworkPort "network.port" "PARIO_NETWORK_PORT" "--port" Dynamic Whole Some("0"),
+        "TCP port of the first server, the others follow; 0: any that is free.";
+}
+
+impl Key {
+    /// The key of a path in the file.
+    #[must_use]
+    pub fn from_path(path: &str) -> Option<Key> {
+        Key::ALL.iter().copied().find(|key| key.info().path == path)
+    }
+
+    /// Section and key within it; the section is empty for keys at the top.
+    #[must_use]
+    pub fn section(self) -> (&'static str, &'static str) {
+        self.info().path.split_once('.').unwrap_or(("", self.info().path))
+    }
+
+    /// The known key that an unknown path most likely means.
+    #[must_use]
+    pub fn nearest(path: &str) -> Option<&'static str> {
+        let last = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
+        let close = |known: &'static str| {
+            // A key at the top that belongs into a section, or the reverse, is found by its last part.
+            edit_distance(path, known)
+                .min(edit_distance(path.rsplit('.').next().unwrap_or(path), last(known)) + 1)
+        };
+        let best = Key::ALL.iter().map(|key| key.info().path).min_by_key(|known| close(known))?;
+        (close(best) <= 1 + path.len() / 3).then_some(best)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.info().path)
+    }
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that make one text of the other.
+fn edit_distance(from: &str, to: &str) -> usize {
+    let (from, to): (Vec<char>, Vec<char>) = (from.chars().take(64).collect(), to.chars().collect());
+    let mut rows = vec![vec![0usize; to.len() + 1]; from.len() + 1];
+    for i in 0..=from.len() {
+        for j in 0..=to.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
+                let mut best = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if 1 < i && 1 < j && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                    best = best.min(rows[i - 2][j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    rows[from.len()][to.len()]
+}
+
+/// Where a setting's value came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody said anything.
+    Default,
+    /// Stored with the partition when it was created or last brought up.
+    Stored,
+    /// A partition file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(String),
+    /// A command-line option.
+    Option(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::Stored => f.write_str("stored"),
+            Origin::File(path) => write!(f, "file {}", path.display()),
+            Origin::Environment(variable) => write!(f, "environment {variable}"),
+            Origin::Option(option) => write!(f, "option {option}"),
+        }
+    }
+}
+
+impl FromStr for Origin {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Origin, String> {
+        match text.split_once(' ') {
+            None if text == "default" => Ok(Origin::Default),
+            None if text == "stored" => Ok(Origin::Stored),
+            Some(("file", path)) => Ok(Origin::File(PathBuf::from(path))),
+            Some(("environment", variable)) => Ok(Origin::Environment(variable.to_owned())),
+            Some(("option", option)) => Ok(Origin::Option(option.to_owned())),
+            _ => Err(format!("'{text}' is not an origin of a setting")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn paths_variables_and_options_are_unique() {
+        for field in
+            [(|info| info.path) as fn(KeyInfo) -> &'static str, |info| info.variable, |info| info.option]
+        {
+            let all: BTreeSet<_> = Key::ALL.iter().map(|key| field(key.info())).collect();
+            assert_eq!(all.len(), Key::ALL.len());
+        }
+        for key in Key::ALL {
+            assert_eq!(Key::from_path(key.info().path), Some(*key));
+            assert!(!key.info().help.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn nearest_key_is_what_a_person_meant() {
+        for (typed, meant) in [
+            ("strpe", Some("stripe")),
+            ("stripes", Some("stripe")),
+            ("server", Some("servers")),
+            ("Name", Some("name")),
+            ("cache.outbx", Some("cache.outbox")),
+            ("outbox", Some("cache.outbox")),
+            ("network.prot", Some("network.port")),
+            ("metdata", Some("metadata")),
+            ("colour-of-the-sky", None),
+            ("x", None),
+        ] {
+            assert_eq!(Key::nearest(typed), meant, "{typed}");
+        }
+    }
+
+    #[test]
+    fn origins_survive_text() {
+        for origin in [
+            Origin::Default,
+            Origin::Stored,
+            Origin::File("/a b/c.toml".into()),
+            Origin::Environment("PARIO_LOG".into()),
+            Origin::Option("--stripe".into()),
+        ] {
+            assert_eq!(origin.to_string().parse(), Ok(origin));
+        }
+        assert!("nonsense".parse::<Origin>().is_err());
+    }
+}
