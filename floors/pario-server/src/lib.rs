@@ -7,6 +7,7 @@
 
 pub mod service;
 pub mod stats;
+pub mod stores;
 
 pub mod coherence;
 pub mod manager;

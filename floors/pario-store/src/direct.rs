@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
-use pario_sys::aligned::{ALIGNMENT, AlignedBuffer};
 use pario_sys::Piece;
+use pario_sys::aligned::{ALIGNMENT, AlignedBuffer};
 use rustix::io::Errno;
 
 use crate::directory::{Buffering, ObjectDirectory, Want};
@@ -33,7 +33,6 @@ mod ledger;
 mod object;
 mod ranges;
 
-use block::BLOCK_BYTES;
 use cache::Cache;
 
 /// Blocks that a cache has at least, whatever was asked for.
@@ -72,7 +71,11 @@ impl DirectStore {
     }
 
     /// The same, on a disk of one's own.
-    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path, settings: DirectSettings) -> Result<DirectStore, StoreError> {
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        settings: DirectSettings,
+    ) -> Result<DirectStore, StoreError> {
         let directory = ObjectDirectory::open(disk, dir, Buffering::Direct)?;
         probe(directory.disk(), directory.root())?;
         let cache = Arc::new(Cache::new(directory, settings));
@@ -140,7 +143,13 @@ impl Store for DirectStore {
         self.cache.length(object)
     }
 
-    fn truncate(&self, inode: InodeId, from: Generation, to: Generation, bytes: u64) -> Result<(), StoreError> {
+    fn truncate(
+        &self,
+        inode: InodeId,
+        from: Generation,
+        to: Generation,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
         let (from, to) = (ObjectId { inode, generation: from }, ObjectId { inode, generation: to });
         self.cache.truncate(from, to, bytes)
     }

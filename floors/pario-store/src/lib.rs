@@ -9,6 +9,8 @@ pub mod error;
 
 pub mod files;
 
+pub mod direct;
+
 pub mod memory;
 
 mod directory;
@@ -20,14 +22,22 @@ mod sync;
 
 pub mod disk;
 pub mod real_disk;
+pub mod recording;
+
+pub mod faulty;
+pub mod throttled;
 
 pub mod conformance;
 #[cfg(test)]
 mod testing;
 
+pub use direct::{DirectSettings, DirectStore};
 pub use disk::{Disk, DiskFile, EntryKind, OpenMode};
 pub use error::StoreError;
+pub use faulty::Faulty;
 pub use files::FilesStore;
 pub use memory::MemoryStore;
 pub use real_disk::RealDisk;
+pub use recording::RecordingDisk;
 pub use store::{LendAccess, Lent, Store, StoreStats};
+pub use throttled::{Pace, Throttled};

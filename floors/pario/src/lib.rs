@@ -1,3 +1,32 @@
-//! Pario's public Rust interface.
+//! Pario, an ad-hoc parallel I/O system: the public Rust interface.
+//!
+//! ```
+//! let partition = pario::Partition::in_process(4)?;           // four servers in this process
+//! partition.create_dir("run1")?;
+//! let file = partition.create("run1/field")?;
+//! file.write_at(0, b"hello")?;
+//! file.close()?;
+//! assert_eq!(partition.metadata("run1/field")?.size, 5);
+//! # Ok::<(), pario::Error>(())
+//! ```
+//! A partition that runs as processes of its own is brought up with `pario up` (or [`partition`]) and mounted by name.
+//!
+//! Never: needs an MPI, FUSE or HDF5 installation. Always: an error names server, file and range.
 
+mod handle;
+
+pub mod client;
 pub mod partition;
+
+mod connect;
+mod embed;
+mod error;
+
+pub use client::{Counts, File, OpenOptions, Pending, ReadDir};
+pub use connect::ByAddress;
+pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
+pub use error::{Error, Result};
+pub use handle::Partition;
+
+/// Words that appear in this interface.
+pub use pario_core as core;

@@ -75,9 +75,14 @@ impl Base {
         result.map_err(|error| self.fault(&error))
     }
 
-    /// Puts a memtable on stable storage, up to the batch `applied`.
+    /// Puts a memtable on stable storage, up to the batch `applied`, if there is ample room for it.
     pub fn apply(&mut self, memtable: &Memtable, applied: u64) -> Result<(), Fault> {
         self.check_room(memtable.bytes() as u64)?;
+        self.apply_anyway(memtable, applied)
+    }
+
+    /// Puts a memtable on stable storage, up to the batch `applied`, if there is room for it at all.
+    pub fn apply_anyway(&mut self, memtable: &Memtable, applied: u64) -> Result<(), Fault> {
         let result = apply(self.database()?, memtable, applied);
         result.map_err(|error| {
             // redb refuses everything after an error of its file, until it is opened again.

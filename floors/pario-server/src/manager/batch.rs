@@ -13,6 +13,7 @@ const ROW_HEAD_BYTES: usize = 1 + 2 + 4;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
+    frees: bool,
 }
 
 /// One change of a batch: a key with its new value, or with none if the row goes.
@@ -38,6 +39,17 @@ impl Batch {
     /// Removes a row, if there is one.
     pub fn delete(&mut self, key: &[u8]) {
         self.head(DELETE, key, 0);
+    }
+
+    /// Says that room becomes free by this batch, so that a full disk must not refuse it.
+    pub fn set_frees(&mut self) {
+        self.frees = true;
+    }
+
+    /// Whether it may use the reserve of a full disk.
+    #[must_use]
+    pub fn frees(&self) -> bool {
+        self.frees
     }
 
     /// Whether there is nothing to do.
@@ -74,7 +86,7 @@ impl TryFrom<&[u8]> for Batch {
     fn try_from(bytes: &[u8]) -> Result<Batch, Malformed> {
         let mut rest = bytes;
         while take_row(&mut rest)?.is_some() {}
-        Ok(Batch { bytes: bytes.to_vec() })
+        Ok(Batch { bytes: bytes.to_vec(), frees: false })
     }
 }
 

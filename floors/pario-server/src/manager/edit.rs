@@ -62,6 +62,7 @@ impl Edit {
 
     /// Takes an inode's last name. A file stays as an orphan until its objects are removed; all else is forgotten.
     pub fn unlink(&mut self, parent: &Node, node: &Node) -> Option<FileAttr> {
+        self.batch.set_frees();
         self.counters.inodes -= 1;
         self.leave(parent, node);
         self.forget(node)

@@ -21,6 +21,7 @@ use super::log::{self, Log, OldLog};
 use super::memtable::Memtable;
 use super::record::{RECORD_BODY_BYTES_MAX, Record};
 use super::replay::{Replayed, replay};
+use super::reserve::Reserve;
 use super::threads::{self, Threads};
 
 /// How much may wait, and how long.
@@ -36,6 +37,8 @@ pub struct Pace {
     pub memtable_bytes_max: usize,
     /// An append waits while the log has this size.
     pub log_bytes_max: u64,
+    /// Room that is kept for removing files from a full disk.
+    pub reserve_bytes: usize,
 }
 
 impl Default for Pace {
@@ -43,9 +46,10 @@ impl Default for Pace {
         Pace {
             sync_after: Duration::from_millis(500),
             apply_after: Duration::from_millis(1000),
-            apply_bytes: 4 << 20,
-            memtable_bytes_max: 8 << 20,
+            apply_bytes: 8 << 20,
+            memtable_bytes_max: 16 << 20,
             log_bytes_max: 64 << 20,
+            reserve_bytes: 2 << 20,
         }
     }
 }
@@ -96,6 +100,8 @@ pub struct Shared {
     pub place: FilePlace,
     /// How fast.
     pub pace: Pace,
+    /// For a full disk.
+    pub reserve: Reserve,
 }
 
 /// A directory on a disk.
@@ -150,8 +156,11 @@ impl Ledger {
     /// Opens the ledger of a directory that is there, and brings redb up to what the logs have.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, pace: Pace) -> Result<Ledger, Fault> {
         let place = FilePlace { disk, dir: dir.to_owned() };
-        let mut base = Base::open(Arc::clone(&place.disk), dir)?;
-        let (applied, log) = recover(&place, &mut base, pace)?;
+        let reserve = Reserve::open(place.clone(), pace.reserve_bytes);
+        let (mut base, applied, log) = match recover(&place, pace) {
+            Err(fault) if fault.code == Code::NoSpace && reserve.give_up() => recover(&place, pace)?,
+            recovered => recovered?,
+        };
         let state = State {
             active: Memtable::default(),
             frozen: None,
@@ -167,7 +176,8 @@ impl Ledger {
             ended: false,
             stats: LedgerStats::default(),
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), attempt: Condvar::new(), place, pace });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), attempt: Condvar::new(), place, pace, reserve });
         let threads = Threads::start(&shared, base)?;
         Ok(Ledger { shared, threads: Some(threads) })
     }
@@ -184,10 +194,15 @@ impl Ledger {
             );
             return Err(Fault::new(Code::TooLarge, text));
         }
-        let mut state = self.wait_for_room()?;
+        let mut state = self.wait_for_room(batch.frees())?;
         let sequence = state.appended + 1;
         let record = Record { sequence, durable: state.durable, body: batch.as_bytes() };
-        state.log.append(&record)?;
+        match state.log.append(&record) {
+            Err(fault) if fault.code == Code::NoSpace && batch.frees() && self.shared.reserve.give_up() => {
+                state.log.append(&record)?;
+            }
+            result => result?,
+        }
         let (was_clean, was_empty) = (state.durable == state.appended, state.active.is_empty());
         state.active.apply(sequence, batch);
         state.appended = sequence;
@@ -253,17 +268,21 @@ impl Ledger {
         threads.finish(&self.shared)
     }
 
-    fn wait_for_room(&self) -> Result<MutexGuard<'_, State>, Fault> {
+    fn wait_for_room(&self, frees: bool) -> Result<MutexGuard<'_, State>, Fault> {
         let pace = &self.shared.pace;
         let mut state = self.shared.lock();
         loop {
-            if let Some(fault) = state.append_fault.take() {
+            let has_room =
+                state.active.bytes() < pace.memtable_bytes_max && state.log.bytes() < pace.log_bytes_max;
+            // A full disk must not keep those away who make room on it.
+            let excused = |fault: &Fault| frees && has_room && fault.code == Code::NoSpace;
+            if let Some(fault) = state.append_fault.take_if(|fault| !excused(fault)) {
                 return Err(fault);
             }
             if state.ended {
                 return Err(Fault::new(Code::Io, "names: a background thread has ended; restart the server"));
             }
-            if state.active.bytes() < pace.memtable_bytes_max && state.log.bytes() < pace.log_bytes_max {
+            if has_room {
                 return Ok(state);
             }
             self.threads().wake_applier(threads::Kick::Now);
@@ -276,15 +295,16 @@ impl Ledger {
     }
 }
 
-/// Applies what the logs have and redb has not; returns the last batch, and a new log.
-fn recover(place: &FilePlace, base: &mut Base, pace: Pace) -> Result<(u64, Log), Fault> {
+/// Applies what the logs have and redb has not; returns redb, the last batch, and a new log.
+fn recover(place: &FilePlace, pace: Pace) -> Result<(Base, u64, Log), Fault> {
+    let mut base = Base::open(Arc::clone(&place.disk), &place.dir)?;
     let applied = base.applied()?;
     let images = log::read_all(&*place.disk, &place.dir)?;
     let mut memtable = Memtable::default();
     let found = replay(&images, applied, |sequence, batch| {
         memtable.apply(sequence, batch);
         if pace.apply_bytes <= memtable.bytes() {
-            base.apply(&std::mem::take(&mut memtable), sequence)?;
+            base.apply_anyway(&std::mem::take(&mut memtable), sequence)?;
         }
         Ok(())
     })?;
@@ -293,7 +313,7 @@ fn recover(place: &FilePlace, base: &mut Base, pace: Pace) -> Result<(u64, Log),
         tracing::warn!(last, dropped, dir = %place.dir.display(), "names: changes that were never synced are lost");
     }
     if applied < highest {
-        base.apply(&memtable, highest)?;
+        base.apply_anyway(&memtable, highest)?;
     }
     let io_fault = |error| Fault::from_io(&error, format!("removing logs of {}", place.dir.display()));
     for image in &images {
@@ -301,7 +321,8 @@ fn recover(place: &FilePlace, base: &mut Base, pace: Pace) -> Result<(u64, Log),
     }
     place.disk.sync_dir(&place.dir).map_err(io_fault)?;
     let number = images.last().map_or(0, |image| image.number) + 1;
-    Ok((highest, Log::create(&*place.disk, &place.dir, number)?))
+    let log = Log::create(&*place.disk, &place.dir, number)?;
+    Ok((base, highest, log))
 }
 
 /// A row on its way to a page; `None` hides what older layers have.

@@ -84,6 +84,7 @@ impl Names {
         let attr = *self.file_home(inode)?.attr();
         let mut edit = Edit::new(self.counters, 0);
         edit.batch.delete(&rows::truncation(inode));
+        edit.batch.set_frees();
         self.append(edit)?;
         Ok(attr)
     }
@@ -97,6 +98,7 @@ impl Names {
                 None => Ok(()),
             };
         }
+        edit.batch.set_frees();
         edit.batch.delete(&rows::orphan(inode));
         edit.batch.delete(&rows::truncation(inode));
         let writers: Vec<_> = self.sessions.writers_of(inode).collect();
@@ -151,6 +153,7 @@ impl Names {
                 )
             })?;
             attr.generation = to;
+            edit.batch.set_frees();
             edit.batch.put(&key, &rows::encode(&TruncationRow { from, to, bytes }));
             truncation = Some(Truncation { inode, layout: old.layout, from, to, bytes });
         }

@@ -15,6 +15,7 @@ pub mod memtable;
 pub mod names;
 pub mod record;
 pub mod replay;
+pub mod reserve;
 pub mod rows;
 pub mod sessions;
 pub mod threads;

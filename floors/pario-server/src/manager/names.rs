@@ -177,6 +177,7 @@ impl Names {
             return Ok(());
         }
         let mut batch = Batch::default();
+        batch.set_frees();
         batch.delete(&rows::writer(inode, session));
         self.tree.ledger.append(&batch)?;
         self.sessions.set_writing(session, inode, false);

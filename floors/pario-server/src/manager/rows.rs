@@ -235,6 +235,38 @@ mod tests {
     fn values_are_pinned() {
         let place = Place { parent: InodeId(2), name: b"ab".to_vec() };
         assert_eq!(encode(&place), [2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, b'a', b'b']);
+        let attr = FileAttr {
+            inode: InodeId(1),
+            kind: pario_core::FileKind::Symlink,
+            mode: 2,
+            uid: 3,
+            gid: 4,
+            links: 5,
+            size: 6,
+            generation: Generation(7),
+            layout: pario_core::Layout::new(4096, 2, 1, 4).unwrap(),
+            accessed_ns: 8,
+            modified_ns: 9,
+            changed_ns: 10,
+        };
+        let expected: [&[u8]; 14] = [
+            &1u64.to_le_bytes(),
+            &[2],
+            &[2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0],
+            &6u64.to_le_bytes(),
+            &[7, 0, 0, 0],
+            &4096u64.to_le_bytes(),
+            &[2, 0],
+            &[1, 0],
+            &[4, 0],
+            &8u64.to_le_bytes(),
+            &9u64.to_le_bytes(),
+            &10u64.to_le_bytes(),
+            &[1, 0, 0, 0],
+            b"t",
+        ];
+        assert_eq!(encode(&Entry { attr, target: b"t".to_vec() }), expected.concat());
+        assert_eq!(encode(&attr).len(), 75);
         let row = ReplyRow { request: 9, created: true, reply: 5u8 };
         assert_eq!(encode(&row), [9, 0, 0, 0, 0, 0, 0, 0, 1, 5]);
         let writer = WriterProcess { host: "h".into(), pid: 2, start_ticks: 3 };

@@ -140,6 +140,7 @@ impl Sessions {
     /// The rows that go when a session is forgotten.
     pub fn forget_rows(&self, ledger: &Ledger, session: SessionId) -> Result<Batch, Fault> {
         let mut batch = Batch::default();
+        batch.set_frees();
         if self.known.contains_key(&session) {
             delete_replies(ledger, session, &mut batch)?;
         }

@@ -239,6 +239,7 @@ struct Applier {
 impl Applier {
     fn run(mut self, kicks: &Receiver<Kick>) -> Applier {
         let _guard = EndGuard(Arc::clone(&self.shared));
+        self.shared.reserve.hold();
         let mut timer = never();
         let mut armed = false;
         loop {
@@ -256,6 +257,7 @@ impl Applier {
                 recv(timer) -> _ => {}
             }
             let waits = self.attempt();
+            self.shared.reserve.hold();
             timer = if waits { crossbeam_channel::after(self.shared.pace.apply_after) } else { never() };
             armed = waits;
         }

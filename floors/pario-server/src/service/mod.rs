@@ -56,7 +56,7 @@ const TOKEN_TCP: u64 = 2;
 const TOKEN_LINKS: u64 = 16;
 
 /// What makes a server the manager.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct NamesSpec {
     /// Where names and inodes are kept.
     pub dir: PathBuf,
@@ -67,7 +67,7 @@ pub struct NamesSpec {
 }
 
 /// Everything a server needs to know.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ServerSpec {
     /// The partition's identity.
     pub partition: PartitionId,
@@ -354,7 +354,8 @@ impl Service {
     }
 
     fn take_events(&mut self) {
-        self.mailbox.doorbell.take();
+        // Rung or not, the events are looked at.
+        let _ = self.mailbox.doorbell.take();
         while let Ok(event) = self.inbox.try_recv() {
             match event {
                 Event::Answer(answer) => self.answer(answer),

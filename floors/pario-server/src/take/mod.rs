@@ -227,7 +227,8 @@ impl Worker {
                 tracing::warn!(%error, "the taking thread cannot wait for its doorbell");
             }
         }
-        self.doorbell.take();
+        // Rung or not, the next round looks everywhere.
+        let _ = self.doorbell.take();
         self.outboxes.set_asleep(false);
     }
 }

@@ -20,6 +20,9 @@ use crate::files::total_bytes;
 use crate::store::StoreStats;
 use crate::sync::{Counters, lock};
 
+/// How often a block is looked for while all are in use, before there is one more.
+const IN_USE_TRIES: usize = 200;
+
 #[derive(Debug)]
 pub(super) struct Cache {
     pub(super) directory: ObjectDirectory,
@@ -198,7 +201,8 @@ impl Cache {
         mut work: impl FnMut(&OpenObject) -> io::Result<T>,
     ) -> Result<T, StoreError> {
         let root = self.directory.root();
-        let done = self.directory.with(id, Want::Existing, |open| {
+        let want = if doing == Doing::Writing { Want::ExistingForWriting } else { Want::Existing };
+        let done = self.directory.with(id, want, |open| {
             work(open).map_err(|e| StoreError::from_io(e, doing, id, range.clone(), root))
         })?;
         // The cache has an entry, so the file was there: somebody else removed it.
@@ -252,13 +256,15 @@ impl Cache {
     /// Memory for one more block: used before, or new (`None`). Writes dirty blocks out if there is no other way.
     fn make_room(&self, own: &DirectObject, index: u64) -> Result<Option<AlignedBuffer>, StoreError> {
         let mut skipped: Vec<ObjectId> = Vec::new();
-        loop {
+        for tries in 0.. {
             let (candidate, dirty_blocks) = {
                 let mut ledger = lock(&self.ledger);
                 if ledger.blocks() < self.blocks_max {
                     return Ok(None);
                 }
                 if let Some(memory) = ledger.evict() {
+                    // Where others had to go beyond the limit, come back to it.
+                    while self.blocks_max <= ledger.blocks() && ledger.evict().is_some() {}
                     return Ok(Some(memory));
                 }
                 let freed = self.freed.load(Ordering::Acquire);
@@ -274,12 +280,17 @@ impl Cache {
                 },
                 None if skipped.is_empty() && 0 < dirty_blocks => {
                     let start = start_of(index);
-                    return Err(StoreError::Full { object: own.id, range: start..start + BLOCK_BYTES as u64 });
+                    return Err(StoreError::Full {
+                        object: own.id,
+                        range: start..start + BLOCK_BYTES as u64,
+                    });
                 }
-                // Everything is in use this very moment; a block more than planned is better than a knot.
+                // Everything is in use this very moment. If that lasts, a block more than planned is better than a knot.
+                None if tries < IN_USE_TRIES => std::thread::yield_now(),
                 None => return Ok(None),
             }
         }
+        unreachable!("the loop ends by returning")
     }
 }
 

@@ -10,12 +10,10 @@ use pario_core::ObjectId;
 
 use super::block::BLOCK_BYTES;
 use super::cache::{Cache, start_of};
-use super::ledger::{Key, SharedBlock};
+use super::ledger::{Blocks, Key};
 use super::object::DirectObject;
-use crate::error::StoreError;
+use crate::error::{Doing, StoreError};
 use crate::sync::lock;
-
-type Blocks = Vec<(u64, SharedBlock)>;
 
 impl Cache {
     /// See [`crate::store::Store::truncate`].
@@ -30,11 +28,19 @@ impl Cache {
         let (id, bytes) = match &cut {
             Ok(()) => (to, bytes),
             // Half done at worst: what is cached belongs to whichever name the object has now, and a repetition cuts it.
-            Err(_) if self.directory.length(to)?.is_some() => (to, u64::MAX),
+            Err(_) if self.directory.length(to).is_ok_and(|there| there.is_some()) => (to, u64::MAX),
             Err(_) => (from, u64::MAX),
         };
         self.reopen(id, &object, blocks, bytes);
-        cut
+        cut.and_then(|()| self.lengthen(to, object.length().min(bytes)))
+    }
+
+    /// Where the cut took bytes that the disk did not have yet, the disk learns of the length all the same: no dirty byte is
+    /// left that would carry it there.
+    fn lengthen(&self, id: ObjectId, length: u64) -> Result<(), StoreError> {
+        self.on_disk(id, Doing::Writing, 0..length, |open| {
+            if open.plain.length()? < length { open.plain.set_len(length) } else { Ok(()) }
+        })
     }
 
     pub(super) fn remove(&self, id: ObjectId) -> Result<(), StoreError> {

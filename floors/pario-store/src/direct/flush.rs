@@ -75,7 +75,8 @@ impl Cache {
         loop {
             let mut order = lock(&self.staging.order);
             while *order == StagingOrder::Rest {
-                order = self.staging.wake.wait(order).expect("another thread panicked while it held this lock");
+                order =
+                    self.staging.wake.wait(order).expect("another thread panicked while it held this lock");
             }
             if *order == StagingOrder::Stop {
                 return;
@@ -121,10 +122,11 @@ impl Cache {
     fn flush_blocks(&self, object: &DirectObject, run: &[(u64, SharedBlock)]) -> Result<(), StoreError> {
         let locked = run.iter().map(|(index, block)| (*index, lock(block)));
         let mut blocks: Vec<_> = locked.filter(|(_, block)| 0 < block.dirty_bytes()).collect();
-        let (Some((first, _)), Some((last, _))) = (blocks.first(), blocks.last()) else { return Ok(()) };
-        let range = start_of(*first)..start_of(last + 1);
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(()) };
+        let range = start_of(first.0)..start_of(last.0 + 1);
         let length = object.length();
-        let writes = self.on_disk(object.id, Doing::Writing, range, |open| write_out(open, &mut blocks, length))?;
+        let writes =
+            self.on_disk(object.id, Doing::Writing, range, |open| write_out(open, &mut blocks, length))?;
         let mut ledger = lock(&self.ledger);
         for (index, block) in &mut blocks {
             self.staging.staged_bytes.fetch_add(block.dirty_bytes(), Ordering::Relaxed);
@@ -151,11 +153,7 @@ fn runs(blocks: &[(u64, SharedBlock)]) -> impl Iterator<Item = &[(u64, SharedBlo
 }
 
 /// Writes what is dirty of the blocks, widened to whole sectors but not past `length`; returns how many writes it took.
-fn write_out(
-    open: &OpenObject,
-    blocks: &mut [(u64, MutexGuard<'_, Block>)],
-    length: u64,
-) -> io::Result<u64> {
+fn write_out(open: &OpenObject, blocks: &mut [(u64, MutexGuard<'_, Block>)], length: u64) -> io::Result<u64> {
     let direct = open.direct.as_deref().expect("opened for direct use");
     let mut parts: Vec<(usize, Span)> = Vec::new();
     for (place, (index, block)) in blocks.iter_mut().enumerate() {

@@ -15,6 +15,9 @@ use super::object::DirectObject;
 
 pub(super) type SharedBlock = Arc<Mutex<Block>>;
 
+/// Blocks of one object with their indices, in order.
+pub(super) type Blocks = Vec<(u64, SharedBlock)>;
+
 /// Entries without blocks that are kept before they are swept away.
 const IDLE_OBJECTS_MAX: usize = 1024;
 
@@ -77,7 +80,7 @@ impl Ledger {
     }
 
     /// Takes the object out, with all its blocks.
-    pub(super) fn take_object(&mut self, id: ObjectId) -> Option<(Arc<DirectObject>, Vec<(u64, SharedBlock)>)> {
+    pub(super) fn take_object(&mut self, id: ObjectId) -> Option<(Arc<DirectObject>, Blocks)> {
         let entry = self.objects.remove(&id)?;
         let blocks = entry.slots.into_iter().map(|(index, slot)| {
             match slot.dirty_bytes {
@@ -154,7 +157,10 @@ impl Ledger {
     }
 
     /// The block that has been dirty longest, of those whose object passes.
-    pub(super) fn oldest_dirty(&self, passes: impl Fn(&DirectObject) -> bool) -> Option<(Arc<DirectObject>, u64)> {
+    pub(super) fn oldest_dirty(
+        &self,
+        passes: impl Fn(&DirectObject) -> bool,
+    ) -> Option<(Arc<DirectObject>, u64)> {
         self.by_dirt.values().find_map(|key| {
             let object = &self.objects[&key.object].object;
             passes(object).then(|| (Arc::clone(object), key.index))
@@ -162,14 +168,14 @@ impl Ledger {
     }
 
     /// The dirty blocks of an object within `indices`, in order.
-    pub(super) fn dirty_within(&self, object: ObjectId, indices: Range<u64>) -> Vec<(u64, SharedBlock)> {
+    pub(super) fn dirty_within(&self, object: ObjectId, indices: Range<u64>) -> Blocks {
         let Some(entry) = self.objects.get(&object) else { return Vec::new() };
         let slots = entry.slots.range(indices).filter(|(_, slot)| slot.dirty_bytes.is_some());
         slots.map(|(index, slot)| (*index, Arc::clone(&slot.block))).collect()
     }
 
     /// The dirty blocks right beside `index` and itself, at most `limit`, in order.
-    pub(super) fn dirty_around(&self, object: ObjectId, index: u64, limit: u64) -> Vec<(u64, SharedBlock)> {
+    pub(super) fn dirty_around(&self, object: ObjectId, index: u64, limit: u64) -> Blocks {
         let near = self.dirty_within(object, index.saturating_sub(limit - 1)..index.saturating_add(limit));
         let Some(own) = near.iter().position(|(at, _)| *at == index) else { return Vec::new() };
         let (mut first, mut end) = (own, own + 1);
@@ -252,6 +258,9 @@ mod tests {
         assert_eq!(indices(&ledger.dirty_around(OBJECT, 1, 2)), []);
         let (_, blocks) = ledger.take_object(OBJECT).unwrap();
         assert_eq!(indices(&blocks), [1, 2, 3, 4, 6, 7]);
-        assert_eq!((ledger.blocks(), ledger.dirty_bytes(), ledger.oldest_dirty(|_| true).is_none()), (0, 0, true));
+        assert_eq!(
+            (ledger.blocks(), ledger.dirty_bytes(), ledger.oldest_dirty(|_| true).is_none()),
+            (0, 0, true)
+        );
     }
 }

@@ -24,25 +24,24 @@ pub fn default_file() -> String {
         }
         let fixed = if key.info().kind == Kind::Structural { " (fixed)" } else { "" };
         let _ = writeln!(file, "# {}{fixed}", key.info().help);
-        let _ = match example(key) {
-            Some(example) => writeln!(file, "{example}"),
-            None => writeln!(file, "{name} = {}", written_default(key).unwrap_or_default()),
-        };
+        let default =
+            || format!("{name} = {}", written_default(key).expect("a key has a default or an example"));
+        let _ = writeln!(file, "{}", example(key).map_or_else(default, str::to_owned));
     }
     file
 }
 
 /// Keys without a default show how they are written.
 fn example(key: Key) -> Option<&'static str> {
-    match key {
-        Key::Name => Some("name = \"scratch\""),
-        Key::Servers => {
-            Some("servers = [\"/tmp/scratch/0\", \"/tmp/scratch/1\", \"/tmp/scratch/2\", \"/tmp/scratch/3\"]")
-        }
-        Key::Metadata => Some("# metadata = \"/tmp/scratch/names\""),
-        _ if key.info().default.is_none() => unreachable!("{key} has neither default nor example"),
-        _ => None,
-    }
+    const EXAMPLES: [(Key, &str); 3] = [
+        (Key::Name, "name = \"scratch\""),
+        (
+            Key::Servers,
+            "servers = [\"/tmp/scratch/0\", \"/tmp/scratch/1\", \"/tmp/scratch/2\", \"/tmp/scratch/3\"]",
+        ),
+        (Key::Metadata, "# metadata = \"/tmp/scratch/names\""),
+    ];
+    EXAMPLES.iter().find(|(of, _)| *of == key).map(|(_, example)| *example)
 }
 
 #[cfg(test)]

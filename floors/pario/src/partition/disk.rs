@@ -66,7 +66,14 @@ pub(super) fn make_directories(dir: &Path) -> io::Result<u32> {
 /// A lock file, locked. Ends with this value or with its process, however that ends.
 #[derive(Debug)]
 pub(super) struct FileLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FileLock {
+    /// Closing alone would not do: a child that is just being forked by another thread holds a copy until it runs its program.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// What came of an attempt to lock.
@@ -96,7 +103,7 @@ pub(super) fn try_lock(path: &Path) -> io::Result<Attempt> {
             file.set_len(0)?;
             file.rewind()?;
             writeln!(file, "{}", std::process::id())?;
-            return Ok(Attempt::Locked(FileLock { _file: file }));
+            return Ok(Attempt::Locked(FileLock { file }));
         }
     }
 }
@@ -116,7 +123,7 @@ pub(super) fn lock_within(path: &Path, limit: Duration) -> io::Result<Attempt> {
     loop {
         match try_lock(path)? {
             Attempt::Held(_) if !end.has_passed() => pause(Duration::from_millis(2)),
-            attempt => return Ok(attempt),
+            attempt @ (Attempt::Locked(_) | Attempt::Held(_)) => return Ok(attempt),
         }
     }
 }

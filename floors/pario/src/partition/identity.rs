@@ -189,12 +189,8 @@ impl IdentityError {
     /// The identity that the directory has instead, where the names agree: what [`super::claim::Birth::Found`] takes.
     #[must_use]
     pub fn found(&self) -> Option<PartitionId> {
-        match self {
-            IdentityError::Foreign { found, found_name, wanted_name, .. } if found_name == wanted_name => {
-                Some(*found)
-            }
-            _ => None,
-        }
+        let IdentityError::Foreign { found, found_name, wanted_name, .. } = self else { return None };
+        (found_name == wanted_name).then_some(*found)
     }
 }
 

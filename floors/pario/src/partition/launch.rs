@@ -22,7 +22,7 @@ use super::protocol::{
     BACKGROUND_ARGUMENT, Listen, ListenTcp, NamesPlace, Order, SERVE_ARGUMENTS, ServeSpec, to_line,
 };
 pub use super::starting::Cause;
-use super::starting::{Starting, Step, drive, give_up};
+use super::starting::{Starting, Step, drive, give_up, send_last};
 
 /// How long the servers of a partition may take to answer, unless told otherwise.
 pub const START_LIMIT: Duration = Duration::from_secs(20);
@@ -138,8 +138,7 @@ impl Launched {
         for server in &mut starting {
             server.order(&Order::Go);
         }
-        // A server that dies right now is found by whoever needs it, as if it died a moment later.
-        drive(&mut starting, Step::Up, Duration::from_secs(1));
+        send_last(&mut starting, Duration::from_secs(1));
         let children = starting.into_iter().filter_map(Starting::into_child);
         lock_children().extend(children);
         std::mem::take(&mut self.servers)

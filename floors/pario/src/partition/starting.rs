@@ -193,6 +193,18 @@ pub(super) fn drive(servers: &mut [Starting], goal: Step, limit: Duration) {
     }
 }
 
+/// Sends what is still to be sent and listens no more: the servers close their output now, and that is no fault.
+pub(super) fn send_last(servers: &mut [Starting], limit: Duration) {
+    let end = Deadline::after(limit);
+    for talk in servers.iter_mut().filter_map(|server| server.process.as_mut()) {
+        // A server that dies right now is found by whoever needs it, as if it died a moment later.
+        while talk.send().is_ok() && !talk.unsent.is_empty() && !end.has_passed() {
+            let mut room = [PollFd::from_borrowed_fd(talk.orders.as_fd(), PollFlags::OUT)];
+            let _ = rustix::event::poll(&mut room, Some(&end.left()));
+        }
+    }
+}
+
 /// Ends all servers: by closing their input, on which they undo what they made and end; those that do not, by force.
 pub(super) fn give_up(servers: Vec<Starting>) {
     // Closing all inputs first lets the servers end at the same time.

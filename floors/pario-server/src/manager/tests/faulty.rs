@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use pario_store::RealDisk;
 use pario_store::disk::{Disk, DiskFile, EntryKind, OpenMode};
 use pario_sys::Piece;
 
-use super::world::{LAZY, World, eventually};
+use super::world::{LAZY, World, code_of, eventually};
 use crate::manager::Pace;
 
 const ENOSPC: i32 = 28;
@@ -33,6 +33,8 @@ pub(super) struct Faults {
     pub(super) redb_writes: AtomicBool,
     /// The disk says that it has no room.
     pub(super) no_space: AtomicBool,
+    /// Writes to logs fail while the reserve is there, as on a disk that it fills.
+    pub(super) full_but_for_the_reserve: AtomicBool,
     /// Syncs of logs so far.
     pub(super) log_syncs_seen: AtomicU64,
     /// Writes to logs so far.
@@ -45,6 +47,7 @@ struct FaultyDisk(Arc<Faults>);
 #[derive(Debug)]
 struct FaultyFile {
     file: Arc<dyn DiskFile>,
+    reserve: PathBuf,
     faults: Arc<Faults>,
     is_log: bool,
 }
@@ -61,7 +64,8 @@ fn is_set(flag: &AtomicBool) -> bool {
 impl Disk for FaultyDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let is_log = path.extension().is_some_and(|extension| extension == "log");
-        Ok(Arc::new(FaultyFile { file: RealDisk.open(path, mode)?, faults: Arc::clone(&self.0), is_log }))
+        let (file, reserve) = (RealDisk.open(path, mode)?, path.with_file_name("names.reserve"));
+        Ok(Arc::new(FaultyFile { file, reserve, faults: Arc::clone(&self.0), is_log }))
     }
     fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         RealDisk.open_direct(path, mode)
@@ -106,6 +110,9 @@ impl DiskFile for FaultyFile {
         }
         if self.is_log && is_set(&self.faults.log_writes) {
             self.file.write_at(&bytes[..bytes.len() / 2], offset)?;
+            return Err(io::Error::from_raw_os_error(ENOSPC));
+        }
+        if self.is_log && is_set(&self.faults.full_but_for_the_reserve) && self.reserve.exists() {
             return Err(io::Error::from_raw_os_error(ENOSPC));
         }
         if !self.is_log && is_set(&self.faults.redb_writes) {
@@ -221,6 +228,45 @@ fn a_full_disk_is_told_and_redb_is_not_touched() {
 }
 
 #[test]
+fn a_full_disk_lets_files_be_removed_and_made_again_later() {
+    let (disk, faults) = faulty();
+    let mut world = World::with(Pace { reserve_bytes: 65536, ..QUICK }, disk);
+    let reserve = world.dir.path().join("names/names.reserve");
+    let inode = world.attr("create f").inode;
+    eventually("the reserve is there", || {
+        reserve.exists() && world.names().stats().ledger.memtable_bytes == 0
+    });
+    faults.no_space.store(true, Ordering::SeqCst);
+    faults.full_but_for_the_reserve.store(true, Ordering::SeqCst);
+    assert_eq!(code_of(world.run("create g")), Code::NoSpace);
+    assert!(reserve.exists(), "making a file must not use up the reserve");
+    world.run("remove f").unwrap();
+    world.names().finish_remove(inode).unwrap();
+    assert!(!reserve.exists());
+    world.reopen();
+    assert_eq!(world.list("/").len(), 0);
+    faults.no_space.store(false, Ordering::SeqCst);
+    faults.full_but_for_the_reserve.store(false, Ordering::SeqCst);
+    eventually("the reserve is there again", || reserve.exists());
+    eventually("files can be made again", || world.run("create g").is_ok());
+}
+
+#[test]
+fn a_full_disk_can_be_opened_with_the_reserve() {
+    let (disk, faults) = faulty();
+    let mut world = World::with(Pace { reserve_bytes: 65536, ..LAZY }, disk);
+    let reserve = world.dir.path().join("names/names.reserve");
+    world.run("create f").unwrap();
+    eventually("the reserve is there", || reserve.exists());
+    world.close();
+    faults.no_space.store(true, Ordering::SeqCst);
+    faults.full_but_for_the_reserve.store(true, Ordering::SeqCst);
+    world.reopen();
+    assert!(!reserve.exists());
+    world.run("remove f").unwrap();
+}
+
+#[test]
 fn a_failed_sync_is_made_good_through_redb_not_by_another_sync() {
     let (disk, faults) = faulty();
     let mut world = World::with(LAZY, disk);
@@ -230,8 +276,6 @@ fn a_failed_sync_is_made_good_through_redb_not_by_another_sync() {
     // The next log cannot be made either, so nothing may claim to be durable.
     assert_eq!(world.sync().unwrap_err().code, Code::Io);
     faults.log_syncs.store(false, Ordering::SeqCst);
-    let applied = |world: &mut World| world.names().stats().ledger.applied;
-    assert_eq!(applied(&mut world), 0);
     eventually("an append gets through", || world.run("create g").is_ok());
     world.pace = QUICK;
     world.reopen();

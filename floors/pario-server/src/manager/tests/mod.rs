@@ -1,6 +1,7 @@
 //! Tests of the ledger and of the names on it.
 
 mod faulty;
+mod kill;
 mod ledger;
 mod model;
 mod scale;

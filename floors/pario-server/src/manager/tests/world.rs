@@ -21,6 +21,7 @@ pub(super) const LAZY: Pace = Pace {
     apply_bytes: 64 << 20,
     memtable_bytes_max: 128 << 20,
     log_bytes_max: 256 << 20,
+    reserve_bytes: 0,
 };
 
 /// See the module.
@@ -123,10 +124,8 @@ impl World {
 }
 
 pub(super) fn attr_of(answer: &Answer) -> FileAttr {
-    match &answer.reply {
-        NameReply::Attr { attr } => *attr,
-        other => panic!("no attributes: {other:?}"),
-    }
+    let NameReply::Attr { attr } = answer.reply else { panic!("no attributes: {answer:?}") };
+    attr
 }
 
 pub(super) fn inode_of(answer: &Answer) -> InodeId {

@@ -1,0 +1,106 @@
+//! A process that makes and renames names is killed; everything that it was told is done must be there afterwards.
+//!
+//! The process is this test program itself, asked by the environment to run [`the_process_that_is_killed`] alone.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pario_core::SessionId;
+use pario_net::message::NameRequest;
+use pario_store::RealDisk;
+
+use super::world::{LAZY, defaults, parse};
+use crate::manager::{Names, Origin, Pace};
+
+const DIRECTORY: &str = "PARIO_TEST_NAMES_DIRECTORY";
+const WORD: &str = "done ";
+/// Logs are synced, memtables applied and logs replaced all the time, so that the kill falls into the middle of it.
+const BUSY: Pace = Pace {
+    sync_after: Duration::from_millis(1),
+    apply_after: Duration::from_millis(2),
+    apply_bytes: 20_000,
+    memtable_bytes_max: 60_000,
+    ..LAZY
+};
+
+fn open(dir: PathBuf) -> Names {
+    Names::open_with(RealDisk::shared(), &dir, defaults(), BUSY).unwrap()
+}
+
+/// The requests that the process makes, one after the other: `number` is made as `t`, then renamed.
+fn requests(number: u64) -> [NameRequest; 2] {
+    [parse("exclusive t"), parse(&format!("move t f{number:06}"))]
+}
+
+#[test]
+fn the_process_that_is_killed() {
+    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
+    let mut names = open(dir.into());
+    let mut stdout = std::io::stdout();
+    for number in (names.stats().inodes - 1).. {
+        for (part, request) in (0..).zip(&requests(number)) {
+            let origin = Origin { session: SessionId(3), request: number * 2 + part };
+            names.request(origin, request, 1).unwrap();
+        }
+        writeln!(stdout, "{WORD}{number}").unwrap();
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_kill() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut done = 0;
+    for (round, extra) in [1, 40, 333, 1001, 250, 2000].into_iter().enumerate() {
+        done = run_and_kill(dir.path().join("names"), done + extra);
+        let names = open(dir.path().join("names"));
+        let inodes = names.stats().inodes - 1;
+        assert!((done..=done + 1).contains(&inodes), "round {round}: {done} told, {inodes} there");
+        for number in 0..done {
+            names.resolve(&pario_net::message::At::root(format!("f{number:06}")), false).unwrap();
+        }
+        // The next process goes on with a number of its own.
+        done = finish_last(names, inodes, done);
+    }
+}
+
+/// A kill between making and renaming leaves `t`: asked again, both requests complete what is left, and nothing twice.
+fn finish_last(mut names: Names, inodes: u64, done: u64) -> u64 {
+    if inodes != done {
+        for (part, request) in (0..).zip(&requests(done)) {
+            let origin = Origin { session: SessionId(3), request: done * 2 + part };
+            names.request(origin, request, 1).unwrap();
+        }
+        assert_eq!(names.stats().inodes - 1, inodes);
+    }
+    inodes
+}
+
+/// Kills the process after it said so often that it is done; returns how often it did.
+fn run_and_kill(dir: PathBuf, until: u64) -> u64 {
+    let test = "the_process_that_is_killed";
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--nocapture"])
+        .env(DIRECTORY, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut next = || loop {
+        let line = lines.next()?.ok()?;
+        if let Some(at) = line.find(WORD) {
+            return line[at + WORD.len()..].parse::<u64>().ok();
+        }
+    };
+    let mut last = 0;
+    while last + 1 < until {
+        last = next().expect("the process goes on until it is killed");
+    }
+    process.kill().unwrap();
+    while let Some(number) = next() {
+        last = number;
+    }
+    process.wait().unwrap();
+    last + 1
+}

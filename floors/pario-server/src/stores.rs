@@ -1,0 +1,90 @@
+//! Which store a server stands on, by name.
+//!
+//! Always: says with the store whether its bytes die with the process and whether it lends descriptors.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pario_core::Fault;
+use pario_store::direct::{DirectSettings, DirectStore};
+
+use pario_store::{FilesStore, MemoryStore, RealDisk, Store};
+
+/// A store to open.
+#[derive(Clone, PartialEq, Debug)]
+pub enum StoreChoice {
+    /// Plain files below a directory; the kernel caches.
+    Files {
+        /// Where.
+        dir: PathBuf,
+    },
+    /// Plain files below a directory past the kernel's cache; the server caches.
+    Direct {
+        /// Where.
+        dir: PathBuf,
+        /// Size of the cache.
+        cache_bytes: u64,
+        /// Share of dirty bytes at which staging starts.
+        high: f64,
+        /// Share of dirty bytes at which staging stops.
+        low: f64,
+    },
+    /// Memory of the server's process.
+    Memory {
+        /// How much.
+        bytes: u64,
+    },
+}
+
+/// An open store with what clients must know of it.
+#[derive(Clone, Debug)]
+pub struct OpenStore {
+    /// It.
+    pub store: Arc<dyn Store>,
+    /// Whether its bytes die with the process.
+    pub volatile: bool,
+    /// Whether it lends descriptors.
+    pub lends: bool,
+}
+
+impl StoreChoice {
+    /// Opens it.
+    pub fn open(&self) -> Result<OpenStore, Fault> {
+        Ok(match self {
+            StoreChoice::Files { dir } => {
+                OpenStore { store: Arc::new(FilesStore::open(dir)?), volatile: false, lends: true }
+            }
+            StoreChoice::Direct { dir, cache_bytes, high, low } => {
+                let share = |part: f64| part_of(*cache_bytes, part);
+                let settings =
+                    DirectSettings { cache_bytes: *cache_bytes, high_bytes: share(*high), low_bytes: share(*low) };
+                OpenStore { store: Arc::new(DirectStore::open(dir, settings)?), volatile: true, lends: false }
+            }
+            StoreChoice::Memory { bytes } => {
+                OpenStore { store: Arc::new(MemoryStore::new(*bytes)), volatile: true, lends: true }
+            }
+        })
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share between 0 and 1 of a cache that fits into memory"
+)]
+fn part_of(bytes: u64, part: f64) -> u64 {
+    (bytes as f64 * part) as u64
+}
+
+/// The machine's own file systems.
+#[must_use]
+pub fn real_disk() -> Arc<dyn pario_store::Disk> {
+    Arc::new(RealDisk)
+}
+
+/// Names and inodes in a directory of this machine.
+#[must_use]
+pub fn names_in(dir: &Path, defaults: pario_core::Layout) -> crate::NamesSpec {
+    crate::NamesSpec { dir: dir.to_owned(), disk: real_disk(), defaults }
+}

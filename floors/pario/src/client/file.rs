@@ -1,0 +1,240 @@
+//! A handle of a file.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use pario_core::{Code, Fault, FileAttr, Layout, ServerIndex};
+use pario_net::message::{At, NameReply, NameRequest, Phase, Reply, Request};
+
+use super::mount::odd;
+use super::open_file::OpenFile;
+use super::pending::Pending;
+use crate::error::Result;
+
+/// Gathered writes up to this size are one record or one message.
+const GATHER_BYTES_MAX: usize = 1 << 20;
+
+/// An open file of a partition. All methods take `&self`: a handle can be shared by threads.
+///
+/// ```
+/// let partition = pario::Partition::in_process(4)?;
+/// let file = partition.create("field")?;
+/// file.write_at(0, b"hello")?;
+/// let mut bytes = [0; 5];
+/// assert_eq!(file.read_at(0, &mut bytes)?, 5);
+/// assert_eq!(&bytes, b"hello");
+/// file.sync()?;                      // on stable storage
+/// file.close()?;                     // in every server's store, and errors are told
+/// # Ok::<(), pario::Error>(())
+/// ```
+pub struct File {
+    inner: Arc<Handle>,
+}
+
+struct Handle {
+    file: Arc<OpenFile>,
+    read: bool,
+    write: bool,
+    /// Faults that this handle has been told of.
+    heard: AtomicU64,
+    closed: AtomicBool,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("File").field(&self.inner.file.describe()).finish()
+    }
+}
+
+impl File {
+    pub(super) fn new(file: Arc<OpenFile>, read: bool, write: bool) -> File {
+        let heard = AtomicU64::new(file.faults_so_far());
+        File { inner: Arc::new(Handle { file, read, write, heard, closed: AtomicBool::new(false) }) }
+    }
+
+    /// Writes all of `data` at `offset`. It may return before the servers have the bytes; [`File::sync`] and [`File::close`]
+    /// tell of errors that happened later.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.inner.write_at(offset, data)
+    }
+
+    /// Reads into `target` from `offset` on; returns how many bytes there were before the end of the file.
+    pub fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        self.inner.read_at(offset, target)
+    }
+
+    /// Reads exactly `target.len()` bytes, or fails.
+    pub fn read_exact_at(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+        let count = self.read_at(offset, target)?;
+        if count == target.len() {
+            return Ok(());
+        }
+        let text = format!(
+            "{}: {} bytes wanted at {offset}, {count} before the end",
+            self.inner.file.describe(),
+            target.len()
+        );
+        Err(Fault::new(Code::Invalid, text).into())
+    }
+
+    /// Writes several buffers one after the other from `offset` on.
+    pub fn write_vectored_at(&self, offset: u64, parts: &[IoSlice<'_>]) -> Result<()> {
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        if total <= GATHER_BYTES_MAX {
+            let mut bytes = Vec::with_capacity(total);
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+            return self.write_at(offset, &bytes);
+        }
+        let mut at = offset;
+        for part in parts {
+            self.write_at(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Fills several buffers one after the other from `offset` on; returns how many bytes there were.
+    pub fn read_vectored_at(&self, offset: u64, parts: &mut [IoSliceMut<'_>]) -> Result<usize> {
+        let mut done = 0;
+        for part in parts {
+            let count = self.read_at(offset + done as u64, part)?;
+            done += count;
+            if count < part.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Starts writing `data` at `offset` and returns at once; the result comes with [`Pending::wait`].
+    pub fn start_write_at(&self, offset: u64, data: Vec<u8>) -> Result<Pending<Vec<u8>>> {
+        let handle = Arc::clone(&self.inner);
+        self.inner.file.mount.start_call(move || handle.write_at(offset, &data).map(|()| data))
+    }
+
+    /// Starts reading into `target` from `offset` on; the buffer comes back, cut to what was read, with [`Pending::wait`].
+    pub fn start_read_at(&self, offset: u64, mut target: Vec<u8>) -> Result<Pending<Vec<u8>>> {
+        let handle = Arc::clone(&self.inner);
+        self.inner.file.mount.start_call(move || {
+            let count = handle.read_at(offset, &mut target)?;
+            target.truncate(count);
+            Ok(target)
+        })
+    }
+
+    /// Puts what this process wrote to the file on stable storage, and tells of errors that happened in the background.
+    pub fn sync(&self) -> Result<()> {
+        self.inner.check_open()?;
+        Ok(self.inner.file.sync(&self.inner.heard)?)
+    }
+
+    /// The file's length now. What other processes write behind is recalled first.
+    pub fn len(&self) -> Result<u64> {
+        self.inner.check_open()?;
+        let file = &self.inner.file;
+        if file.phase() == Some(Phase::Exclusive {}) {
+            return Ok(file.size.load(Ordering::Acquire));
+        }
+        Ok(self.attr()?.size)
+    }
+
+    /// Whether the file has no bytes.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Attributes, with the length that this process knows.
+    pub fn attr(&self) -> Result<FileAttr> {
+        self.inner.check_open()?;
+        let file = &self.inner.file;
+        let request = NameRequest::Stat { at: At::inode(file.inode), follow: false };
+        match file.mount.name_call(request)? {
+            NameReply::Attr { attr } => {
+                Ok(FileAttr { size: attr.size.max(file.unreported_end.load(Ordering::Acquire)), ..attr })
+            }
+            other => Err(odd(&Reply::Name { reply: other }).into()),
+        }
+    }
+
+    /// Cuts the file, or makes it longer by a hole.
+    pub fn set_len(&self, bytes: u64) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.check_writable()?;
+        let file = &self.inner.file;
+        // Our own lease would be recalled anyway; and our length must be known before it is changed.
+        file.release();
+        if let Some(end) = file.take_end() {
+            file.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: file.inode, end })?;
+        }
+        match file.mount.call(ServerIndex::MANAGER, &Request::SetLength { inode: file.inode, bytes })?.reply {
+            Reply::Length { bytes, .. } => {
+                file.size.store(bytes, Ordering::Release);
+                Ok(())
+            }
+            other => Err(odd(&other).into()),
+        }
+    }
+
+    /// How the file lies on the servers.
+    pub fn layout(&self) -> Layout {
+        self.inner.file.layout
+    }
+
+    /// Closes the handle: every server's store has what was written, and errors that happened in the background are told.
+    pub fn close(self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+impl Handle {
+    fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.check_open()?;
+        self.check_writable()?;
+        Ok(self.file.write(offset, data)?)
+    }
+
+    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        self.check_open()?;
+        if !self.read {
+            return Err(Fault::new(
+                Code::Closed,
+                format!("{} is open for writing only", self.file.describe()),
+            )
+            .into());
+        }
+        Ok(self.file.read(offset, target)?)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Fault::new(Code::Closed, format!("{} is closed", self.file.describe())).into());
+        }
+        Ok(())
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.write {
+            return Ok(());
+        }
+        Err(Fault::new(Code::Closed, format!("{} is open for reading only", self.file.describe())).into())
+    }
+
+    fn close(&self) -> Result<()> {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        Ok(self.file.close(&self.heard)?)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.closed.load(Ordering::Acquire) || !self.file.mount.is_own_process() {
+            return;
+        }
+        if let Err(error) = self.close() {
+            tracing::warn!(%error, "a file that was not closed explicitly had an error");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A file's lease on the client's side: asked for when first needed, kept until recalled.
+//!
+//! Never: used after the manager's connection was lost; given back while an access is under way or a record is untaken.
+//! Always: at least one access is made under a lease before it is given back, so that two clients make progress.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use pario_core::{Fault, FileAttr, Generation};
+use pario_net::message::{Lease, Phase, Reply, Request, Want};
+
+use super::mount::odd;
+use super::open_file::OpenFile;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct LeaseState {
+    held: Option<Held>,
+    /// Accesses under way.
+    users: usize,
+    /// Highest number that was recalled.
+    recalled: u64,
+    /// Highest number that was given back.
+    returned: u64,
+    acquiring: bool,
+    returning: bool,
+    /// Threads that wait for a change; without any, a change costs no system call.
+    waiting: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    number: u64,
+    phase: Phase,
+    epoch: u64,
+    generation: Generation,
+}
+
+/// An access under way; the lease stays until it is dropped.
+pub(super) struct Access<'a> {
+    file: &'a Arc<OpenFile>,
+    pub(super) phase: Phase,
+    pub(super) generation: Generation,
+    pub(super) number: u64,
+}
+
+fn allows(phase: Phase, want: Want) -> bool {
+    match (phase, want) {
+        (Phase::Exclusive {} | Phase::Mixed {}, _) => true,
+        (Phase::Write {}, Want::Write {}) | (Phase::Read {}, Want::Read {}) => true,
+        (Phase::Write {}, Want::Read {}) | (Phase::Read {}, Want::Write {}) => false,
+    }
+}
+
+impl OpenFile {
+    /// Begins an access, with a lease that allows it. May wait for other clients to give theirs back.
+    pub(super) fn access(self: &Arc<Self>, want: Want) -> Result<Access<'_>, Fault> {
+        let mut state = self.lease_state();
+        loop {
+            if let Some(held) = self.usable(&state)
+                && allows(held.phase, want)
+                && state.recalled < held.number
+            {
+                state.users += 1;
+                return Ok(self.access_under(held));
+            }
+            if state.acquiring || state.returning || self.stale_in_use(&state) {
+                state = self.wait_lease(state);
+                continue;
+            }
+            if self.must_return(&state) {
+                self.give_back(state);
+                state = self.lease_state();
+                continue;
+            }
+            state.acquiring = true;
+            drop(state);
+            let granted = self.acquire(want);
+            state = self.lease_state();
+            state.acquiring = false;
+            self.tell(&state);
+            let (lease, attr, epoch) = granted?;
+            // One that crossed with our giving it back is void.
+            if lease.number <= state.returned || epoch != self.mount.epoch() {
+                continue;
+            }
+            let held = self.install(&mut state, lease, &attr, epoch);
+            if allows(held.phase, want) {
+                state.users += 1;
+                return Ok(self.access_under(held));
+            }
+        }
+    }
+
+    fn access_under(self: &Arc<Self>, held: Held) -> Access<'_> {
+        Access { file: self, phase: held.phase, generation: held.generation, number: held.number }
+    }
+
+    fn usable(&self, state: &LeaseState) -> Option<Held> {
+        state.held.filter(|held| held.epoch == self.mount.epoch())
+    }
+
+    /// A lease of a manager that is gone, with accesses still under way.
+    fn stale_in_use(&self, state: &LeaseState) -> bool {
+        0 < state.users && state.held.is_some() && self.usable(state).is_none()
+    }
+
+    fn must_return(&self, state: &LeaseState) -> bool {
+        state.users == 0 && self.usable(state).is_some_and(|held| held.number <= state.recalled)
+    }
+
+    fn acquire(self: &Arc<Self>, want: Want) -> Result<(Lease, FileAttr, u64), Fault> {
+        self.mount.check_process()?;
+        self.mount.listen()?;
+        let epoch = self.mount.epoch();
+        self.mount.counters.leases.fetch_add(1, Ordering::Relaxed);
+        let answer = self
+            .mount
+            .call(pario_core::ServerIndex::MANAGER, &Request::Acquire { inode: self.inode, want })
+            .map_err(|fault| fault.at(self.describe()))?;
+        match answer.reply {
+            Reply::Granted { lease, attr } => Ok((lease, attr, epoch)),
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn install(&self, state: &mut LeaseState, lease: Lease, attr: &FileAttr, epoch: u64) -> Held {
+        let held = Held { number: lease.number, phase: lease.phase, epoch, generation: attr.generation };
+        let same = state.held.is_some_and(|old| old.epoch == epoch && old.generation == attr.generation);
+        if !same {
+            self.drop_loans();
+        }
+        // Under an exclusive lease that is merely renewed our own length may be ahead of the manager's.
+        let own = self.unreported_end.load(Ordering::Acquire);
+        self.size.store(attr.size.max(own), Ordering::Release);
+        state.held = Some(held);
+        held
+    }
+
+    /// The manager wants a lease back. Called by the listening thread.
+    pub(super) fn recalled(self: &Arc<Self>, number: u64) {
+        let mut state = self.lease_state();
+        state.recalled = state.recalled.max(number);
+        if !self.must_return(&state) || state.returning {
+            return;
+        }
+        if self.nothing_pending() {
+            self.give_back(state);
+            return;
+        }
+        // Waiting for servers to take records must not hold up the recall of other files.
+        drop(state);
+        let file = Arc::clone(self);
+        let spawned = std::thread::Builder::new().name("pario-return".into()).spawn(move || {
+            let state = file.lease_state();
+            if file.must_return(&state) && !state.returning {
+                file.give_back(state);
+            }
+        });
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to give back a lease; the next access does it");
+        }
+    }
+
+    /// Gives the lease back: everything written under it is in the stores first.
+    fn give_back(&self, mut state: MutexGuard<'_, LeaseState>) {
+        let Some(held) = state.held else { return };
+        state.returning = true;
+        drop(state);
+        self.mount.counters.recalls.fetch_add(1, Ordering::Relaxed);
+        self.return_lease(held.number);
+        let mut state = self.lease_state();
+        state.returned = state.returned.max(held.number);
+        if state.held.is_some_and(|current| current.number == held.number) {
+            state.held = None;
+        }
+        state.returning = false;
+        self.tell(&state);
+    }
+
+    fn return_lease(&self, number: u64) {
+        self.discard_ahead();
+        if let Err(fault) = self.drain() {
+            self.abandon_records();
+            self.keep_fault(fault);
+        }
+        self.drop_loans();
+        let request = Request::Return { inode: self.inode, number, end: self.take_end() };
+        if let Err(fault) = self.mount.call(pario_core::ServerIndex::MANAGER, &request) {
+            // The manager is gone, and our lease with it; the next access finds out.
+            tracing::debug!(%fault, "a lease could not be given back");
+        }
+    }
+
+    /// Waits until no access is under way, then gives back what is held, asked or not.
+    pub(super) fn release(&self) {
+        let mut state = self.lease_state();
+        while 0 < state.users || state.acquiring || state.returning {
+            state = self.wait_lease(state);
+        }
+        if self.usable(&state).is_some() {
+            self.give_back(state);
+        } else {
+            state.held = None;
+            drop(state);
+            if let Err(fault) = self.drain() {
+                self.keep_fault(fault);
+            }
+            self.drop_loans();
+        }
+    }
+
+    /// The phase we are in, if a lease is held.
+    pub(super) fn phase(&self) -> Option<Phase> {
+        let state = self.lease_state();
+        self.usable(&state).map(|held| held.phase)
+    }
+
+    fn lease_state(&self) -> MutexGuard<'_, LeaseState> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_access(&self) {
+        let mut state = self.lease_state();
+        state.users -= 1;
+        if state.users != 0 {
+            return;
+        }
+        if self.must_return(&state) && !state.returning {
+            self.give_back(state);
+            return;
+        }
+        if self.usable(&state).is_none() {
+            state.held = None;
+        }
+        self.tell(&state);
+    }
+
+    fn wait_lease<'a>(&self, mut state: MutexGuard<'a, LeaseState>) -> MutexGuard<'a, LeaseState> {
+        state.waiting += 1;
+        let mut state = self.lease_changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
+    }
+
+    fn tell(&self, state: &LeaseState) {
+        if 0 < state.waiting {
+            self.lease_changed.notify_all();
+        }
+    }
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        self.file.end_access();
+    }
+}

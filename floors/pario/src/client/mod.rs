@@ -1,0 +1,28 @@
+//! The client: what a process knows of a mounted partition, and how a byte travels.
+//!
+//! ```text
+//!  File ─► OpenFile ─► lease ─► write: direct | record in the outbox | message      ─► servers
+//!                              read:  direct | message, several under way
+//! ```
+//! Never: a thread of its own on the data path; one thread listens for recalls while leases are held. Always: a process reads
+//! what it wrote; an access needs a lease that allows it.
+
+mod directory;
+mod faults;
+mod file;
+mod lease;
+mod mount;
+mod notices;
+mod open_file;
+mod options;
+mod pending;
+mod read;
+mod records;
+mod sync;
+mod write;
+
+pub use directory::{ReadDir, path_bytes};
+pub use file::File;
+pub use mount::{Counts, Mount, MountSpec};
+pub use options::OpenOptions;
+pub use pending::Pending;

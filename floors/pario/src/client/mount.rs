@@ -1,0 +1,459 @@
+//! A mounted partition: connections, session, outbox.
+//!
+//! Never: connects before something is wanted. Always: one session per mount, the same on all connections; requests to the
+//! manager have numbers that are not reused, so that a repeated one does not act twice.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use pario_core::{Clock, Code, Fault, InodeId, Nanos, PartitionId, ServerIndex, SessionId};
+use pario_net::connection::{Answer, Connection, Ticket};
+use pario_net::frame::PROTOCOL;
+use pario_net::greeting::{Hello, Purpose, Secret, nonce, random_number};
+use pario_net::message::{NameReply, NameRequest, Reply, Request};
+use pario_net::outbox::{Cursor, Outbox};
+use pario_server::Connect;
+use pario_sys::clock::MonotonicClock;
+use pario_sys::process::{fork_generation, start_ticks};
+
+use super::notices::Notices;
+use super::open_file::OpenFile;
+
+/// A call is repeated after a reconnect only if it failed quickly: a silent server has used up the caller's patience.
+const REPEAT_LIMIT: Duration = Duration::from_millis(800);
+
+/// What a client needs to know to mount a partition.
+#[derive(Clone)]
+pub struct MountSpec {
+    /// Its name, for messages.
+    pub name: String,
+    /// Its identity.
+    pub partition: PartitionId,
+    /// Its secret.
+    pub secret: Secret,
+    /// How many servers it has.
+    pub servers: usize,
+    /// How they are reached.
+    pub connect: Arc<dyn Connect>,
+    /// Outbox size, or 0 for what the servers propose.
+    pub outbox_bytes: usize,
+}
+
+/// What a mount has done, counted; for tests, `PARIO_STATS` and benchmarks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Counts {
+    /// Requests sent.
+    pub messages: u64,
+    /// Records committed to the outbox.
+    pub records: u64,
+    /// Bytes of them.
+    pub record_bytes: u64,
+    /// Writes through lent descriptors.
+    pub direct_writes: u64,
+    /// Bytes of them.
+    pub direct_write_bytes: u64,
+    /// Reads through lent descriptors.
+    pub direct_reads: u64,
+    /// Bytes of them.
+    pub direct_read_bytes: u64,
+    /// Leases asked for.
+    pub leases: u64,
+    /// Leases given back because they were recalled.
+    pub recalls: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) messages: AtomicU64,
+    pub(crate) records: AtomicU64,
+    pub(crate) record_bytes: AtomicU64,
+    pub(crate) direct_writes: AtomicU64,
+    pub(crate) direct_write_bytes: AtomicU64,
+    pub(crate) direct_reads: AtomicU64,
+    pub(crate) direct_read_bytes: AtomicU64,
+    pub(crate) leases: AtomicU64,
+    pub(crate) recalls: AtomicU64,
+}
+
+/// One server as the client sees it.
+#[derive(Default)]
+struct Link {
+    connection: Option<Arc<Connection>>,
+    incarnation: u64,
+    /// Counts lives of the server that ended with data of ours in them.
+    volatile_losses: u64,
+}
+
+/// See the module.
+pub struct Mount {
+    spec: MountSpec,
+    session: SessionId,
+    fork: u64,
+    numbers: AtomicU64,
+    links: Vec<Mutex<Link>>,
+    outbox: OnceLock<Arc<Outbox>>,
+    making_outbox: Mutex<()>,
+    /// Changes when the manager's connection is lost: leases of an older epoch are void.
+    epoch: AtomicU64,
+    pub(super) notices: Mutex<Option<Notices>>,
+    files: Mutex<HashMap<InodeId, Weak<OpenFile>>>,
+    pub(super) counters: Counters,
+    pub(super) clock: MonotonicClock,
+    pub(super) pool: OnceLock<super::pending::Workers>,
+}
+
+impl std::fmt::Debug for Mount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mount")
+            .field("name", &self.spec.name)
+            .field("session", &self.session)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Mount {
+    /// Mounts; nothing is sent before something is wanted.
+    #[must_use]
+    pub fn new(spec: MountSpec) -> Arc<Mount> {
+        let links = (0..spec.servers).map(|_| Mutex::default()).collect();
+        Arc::new(Mount {
+            spec,
+            session: SessionId(random_number()),
+            fork: fork_generation(),
+            numbers: AtomicU64::new(1),
+            links,
+            outbox: OnceLock::new(),
+            making_outbox: Mutex::new(()),
+            epoch: AtomicU64::new(1),
+            notices: Mutex::new(None),
+            files: Mutex::default(),
+            counters: Counters::default(),
+            clock: MonotonicClock,
+            pool: OnceLock::new(),
+        })
+    }
+
+    /// The partition's name.
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// How many servers there are.
+    pub fn servers(&self) -> usize {
+        self.spec.servers
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> Counts {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let c = &self.counters;
+        Counts {
+            messages: load(&c.messages),
+            records: load(&c.records),
+            record_bytes: load(&c.record_bytes),
+            direct_writes: load(&c.direct_writes),
+            direct_write_bytes: load(&c.direct_write_bytes),
+            direct_reads: load(&c.direct_reads),
+            direct_read_bytes: load(&c.direct_read_bytes),
+            leases: load(&c.leases),
+            recalls: load(&c.recalls),
+        }
+    }
+
+    /// Fails in a forked child: connections, outbox and leases are the parent's.
+    pub(super) fn check_process(&self) -> Result<(), Fault> {
+        if self.fork == fork_generation() {
+            return Ok(());
+        }
+        Err(Fault::new(
+            Code::Closed,
+            format!("{} was mounted by the parent process: mount it again after fork", self.spec.name),
+        ))
+    }
+
+    pub(super) fn is_own_process(&self) -> bool {
+        self.fork == fork_generation()
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The table of files that have handles, so that handles of one file share lease and records.
+    pub(super) fn files(&self) -> MutexGuard<'_, HashMap<InodeId, Weak<OpenFile>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call to the manager about names.
+    pub fn name_call(&self, request: NameRequest) -> Result<NameReply, Fault> {
+        match self.call(ServerIndex::MANAGER, &Request::Name { request })?.reply {
+            Reply::Name { reply } => Ok(reply),
+            other => Err(odd(&other)),
+        }
+    }
+
+    /// A call to a server; repeated once after a reconnect, under the same number.
+    pub fn call(&self, server: ServerIndex, request: &Request) -> Result<Answer, Fault> {
+        let number = self.number();
+        let began = self.clock.now();
+        match self.call_once(server, number, request) {
+            Err(fault) if fault.code == Code::Unreachable && self.clock.now().since(began) < REPEAT_LIMIT => {
+                self.connection(server)?;
+                self.call_once(server, number, request)
+            }
+            other => other,
+        }
+    }
+
+    fn call_once(&self, server: ServerIndex, number: u64, request: &Request) -> Result<Answer, Fault> {
+        let connection = self.connection(server)?;
+        self.counters.messages.fetch_add(1, Ordering::Relaxed);
+        let answer =
+            connection.start_as(number, request, &[], &[]).and_then(|ticket| connection.wait(ticket, None));
+        if answer.is_err() && connection.is_dead() {
+            self.lost(server, &connection);
+        }
+        answer
+    }
+
+    /// Sends a request with data; the caller waits with [`Mount::finish`].
+    pub(super) fn start(
+        &self,
+        server: ServerIndex,
+        request: &Request,
+        data: &[&[u8]],
+    ) -> Result<Started, Fault> {
+        let connection = self.connection(server)?;
+        self.counters.messages.fetch_add(1, Ordering::Relaxed);
+        match connection.start_as(self.number(), request, data, &[]) {
+            Ok(ticket) => Ok(Started { server, connection, ticket }),
+            Err(fault) => {
+                if connection.is_dead() {
+                    self.lost(server, &connection);
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// Waits for a started request.
+    pub(super) fn finish(&self, started: Started, target: Option<&mut [u8]>) -> Result<Answer, Fault> {
+        let answer = started.connection.wait(started.ticket, target);
+        if answer.is_err() && started.connection.is_dead() {
+            self.lost(started.server, &started.connection);
+        }
+        answer
+    }
+
+    fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The connection to a server, made if there is none.
+    pub(super) fn connection(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {
+        let mut link = self.link(server)?;
+        if let Some(connection) = link.connection.as_ref().filter(|connection| !connection.is_dead()) {
+            return Ok(Arc::clone(connection));
+        }
+        self.check_process()?;
+        let connection = Arc::new(self.open(server, Purpose::Requests {})?);
+        let welcome = connection.welcome();
+        if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 && welcome.volatile {
+            link.volatile_losses += 1;
+        }
+        link.incarnation = welcome.incarnation.0;
+        link.connection = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// How often a server with a store that dies with it was replaced by a new life.
+    pub(super) fn volatile_losses(&self, server: ServerIndex) -> u64 {
+        self.link(server).map_or(0, |link| link.volatile_losses)
+    }
+
+    pub(super) fn open(&self, server: ServerIndex, purpose: Purpose) -> Result<Connection, Fault> {
+        let stream = self.spec.connect.connect(server).map_err(|fault| fault.at(&self.spec.name))?;
+        let place = self.spec.name.clone();
+        Connection::greet(stream, place, &self.hello(server, purpose), &self.spec.secret)
+    }
+
+    fn hello(&self, server: ServerIndex, purpose: Purpose) -> Hello {
+        let pid = std::process::id();
+        Hello {
+            protocol: PROTOCOL,
+            partition: self.spec.partition,
+            server,
+            session: self.session,
+            purpose,
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            pid,
+            start_ticks: start_ticks(pid).unwrap_or(0),
+            program: program(),
+            nonce: nonce(),
+        }
+    }
+
+    /// A server's connection is gone: what depends on it must know.
+    pub(super) fn lost(&self, server: ServerIndex, connection: &Arc<Connection>) {
+        let Ok(mut link) = self.link(server) else { return };
+        let same = link.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection));
+        if same {
+            link.connection = None;
+        }
+        drop(link);
+        if same {
+            if let Some(outbox) = self.outbox.get() {
+                outbox.detach(server);
+            }
+            if server == ServerIndex::MANAGER {
+                self.lost_home();
+            }
+        }
+    }
+
+    /// The manager's connection is gone, and with it every lease.
+    pub(super) fn lost_home(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let connection = self.link(ServerIndex::MANAGER).ok().and_then(|mut link| link.connection.take());
+        if let Some(connection) = connection {
+            connection.close();
+        }
+        if let Some(outbox) = self.outbox.get() {
+            outbox.detach(ServerIndex::MANAGER);
+        }
+    }
+
+    fn link(&self, server: ServerIndex) -> Result<MutexGuard<'_, Link>, Fault> {
+        let link = self.links.get(server.at()).ok_or_else(|| {
+            Fault::new(
+                Code::Invalid,
+                format!("{} has {} servers, none is number {server}", self.spec.name, self.spec.servers),
+            )
+        })?;
+        Ok(link.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The outbox, made when first needed.
+    pub(super) fn outbox(&self) -> Result<Arc<Outbox>, Fault> {
+        if let Some(outbox) = self.outbox.get() {
+            return Ok(Arc::clone(outbox));
+        }
+        let _one = self.making_outbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(outbox) = self.outbox.get() {
+            return Ok(Arc::clone(outbox));
+        }
+        let proposed = self.connection(ServerIndex::MANAGER)?.welcome().outbox_bytes;
+        let bytes = match self.spec.outbox_bytes {
+            0 => usize::try_from(proposed).unwrap_or(usize::MAX),
+            bytes => bytes,
+        };
+        let outbox = Outbox::create(bytes, self.spec.servers)
+            .map_err(|error| Fault::from_io(&error, "making an outbox"))?;
+        Ok(Arc::clone(self.outbox.get_or_init(|| Arc::new(outbox))))
+    }
+
+    pub(super) fn outbox_if_made(&self) -> Option<&Arc<Outbox>> {
+        self.outbox.get()
+    }
+
+    /// The server's cursor in our outbox; offers the outbox if it has none.
+    pub(super) fn cursor(&self, server: ServerIndex) -> Result<(Arc<Outbox>, Arc<Cursor>), Fault> {
+        let outbox = self.outbox()?;
+        if let Some(cursor) = outbox.cursor(server) {
+            return Ok((outbox, cursor));
+        }
+        let connection = self.connection(server)?;
+        let attached = outbox.attach(server, |from| {
+            let descriptor = std::os::fd::AsFd::as_fd(outbox.descriptor());
+            self.counters.messages.fetch_add(1, Ordering::Relaxed);
+            let ticket =
+                connection.start_as(self.number(), &Request::OfferOutbox { from }, &[], &[descriptor])?;
+            let mut answer = connection.wait(ticket, None)?;
+            let (Some(doorbell), Some(page)) = (answer.descriptors.pop(), answer.descriptors.pop()) else {
+                return Err(Fault::new(
+                    Code::Protocol,
+                    format!("server {server} took the outbox without a cursor"),
+                ));
+            };
+            Cursor::attach(server, page, doorbell)
+        })?;
+        if let Some(lost) = &attached.lost {
+            self.note_lost_records(server, lost);
+        }
+        Ok((outbox, attached.cursor))
+    }
+
+    /// Records that were overwritten before a server came back: their files must say so.
+    fn note_lost_records(&self, server: ServerIndex, lost: &std::ops::Range<u64>) {
+        let files: Vec<Arc<OpenFile>> = self.files().values().filter_map(Weak::upgrade).collect();
+        for file in files {
+            if lost.start < file.records_end(server) {
+                let text = format!(
+                    "{}: writes that server {server} had not taken when it went down were lost",
+                    file.describe()
+                );
+                file.keep_fault(Fault::new(Code::Lost, text));
+            }
+        }
+    }
+
+    /// Asked while waiting for a server's cursor: a sign of life each second, and an error when there is none.
+    pub(super) fn mind(
+        &self,
+        server: ServerIndex,
+        waited: Duration,
+        asked: &mut Duration,
+    ) -> Result<(), Fault> {
+        if waited.saturating_sub(*asked) < Duration::from_millis(500) {
+            return Ok(());
+        }
+        *asked = waited;
+        let connection = self.connection(server)?;
+        let number = self.number();
+        let answer = connection
+            .start_as(number, &Request::Ping {}, &[], &[])
+            .and_then(|ticket| connection.wait(ticket, None));
+        if answer.is_err() && connection.is_dead() {
+            self.lost(server, &connection);
+        }
+        answer.map(|_| ())
+    }
+}
+
+/// A request under way.
+pub(super) struct Started {
+    server: ServerIndex,
+    connection: Arc<Connection>,
+    ticket: Ticket,
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.is_own_process() {
+            for link in &self.links {
+                if let Some(connection) =
+                    link.lock().unwrap_or_else(PoisonError::into_inner).connection.take()
+                {
+                    connection.close();
+                }
+            }
+        }
+    }
+}
+
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_name().map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned())
+}
+
+pub(super) fn odd(reply: &Reply) -> Fault {
+    Fault::new(Code::Protocol, format!("an answer that does not belong to its question: {reply:?}"))
+}
+
+/// When something happened, on the node's clock.
+pub(super) fn now() -> Nanos {
+    MonotonicClock.now()
+}

@@ -1,0 +1,76 @@
+//! The listening thread: takes recalls from the manager while leases are held.
+//!
+//! Never: does file I/O for the application. Always: asleep unless there is a notice; ends with its mount.
+
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use pario_core::{Fault, ServerIndex};
+use pario_net::connection::Connection;
+use pario_net::greeting::Purpose;
+use pario_net::message::Notice;
+
+use super::mount::Mount;
+
+/// How often the thread looks whether its mount is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The connection of a listening thread; dropping it ends the thread.
+#[derive(Debug)]
+pub(crate) struct Notices {
+    connection: Arc<Connection>,
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+impl Mount {
+    /// Starts listening, unless we do already. Must come before a lease is asked for.
+    pub(super) fn listen(self: &Arc<Self>) -> Result<(), Fault> {
+        // The requests' connection first: the manager takes the two for one session.
+        self.connection(ServerIndex::MANAGER)?;
+        let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);
+        if notices.as_ref().is_some_and(|notices| !notices.connection.is_dead()) {
+            return Ok(());
+        }
+        let connection = Arc::new(self.open(ServerIndex::MANAGER, Purpose::Notices {})?);
+        let (mount, listening) = (Arc::downgrade(self), Arc::clone(&connection));
+        std::thread::Builder::new()
+            .name("pario-notices".into())
+            .spawn(move || listen(&mount, &listening))
+            .map_err(|error| Fault::from_io(&error, "starting the listening thread"))?;
+        *notices = Some(Notices { connection });
+        Ok(())
+    }
+}
+
+fn listen(mount: &Weak<Mount>, connection: &Arc<Connection>) {
+    loop {
+        let notice = connection.notice(LOOK);
+        let Some(mount) = mount.upgrade() else { return };
+        match notice {
+            Ok(None) => {}
+            Ok(Some(Notice::Recall { inode, number })) => {
+                let file = mount.files().get(&inode).and_then(Weak::upgrade);
+                if let Some(file) = file {
+                    file.recalled(number);
+                }
+            }
+            Ok(Some(Notice::Waiting { .. } | Notice::Goodbye { .. })) => {}
+            Err(_) => {
+                let mut notices = mount.notices.lock().unwrap_or_else(PoisonError::into_inner);
+                let current =
+                    notices.as_ref().is_some_and(|notices| Arc::ptr_eq(&notices.connection, connection));
+                if current {
+                    notices.take();
+                    drop(notices);
+                    mount.lost_home();
+                }
+                return;
+            }
+        }
+    }
+}

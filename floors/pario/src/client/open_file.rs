@@ -1,0 +1,175 @@
+//! A file that this process has handles of: what all of them share.
+//!
+//! Always: one `OpenFile` per inode and mount; the manager hears of the first handle's open and the last one's close.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use pario_core::{Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
+use pario_net::message::{Reply, Request};
+
+use super::faults::Faults;
+use super::lease::LeaseState;
+use super::mount::{Mount, odd};
+use super::read::Ahead;
+use super::records::Records;
+
+/// See the module.
+pub(crate) struct OpenFile {
+    pub(super) mount: Arc<Mount>,
+    pub(super) inode: InodeId,
+    pub(super) layout: Layout,
+    pub(super) path: String,
+    pub(super) lease: Mutex<LeaseState>,
+    pub(super) lease_changed: Condvar,
+    /// The file's length as far as we know.
+    pub(super) size: AtomicU64,
+    /// Largest end of a write that the manager has not been told of; 0 if there is none.
+    pub(super) unreported_end: AtomicU64,
+    pub(super) records: Mutex<Records>,
+    pub(super) faults: Mutex<Faults>,
+    pub(super) ahead: Mutex<Ahead>,
+    objects: Mutex<Vec<Object>>,
+    handles: AtomicUsize,
+}
+
+/// What we have of one server's object.
+#[derive(Default)]
+struct Object {
+    generation: Generation,
+    descriptor: Option<Arc<OwnedFd>>,
+    writable: bool,
+    /// Under this lease the object is known not to exist.
+    absent_under: u64,
+}
+
+/// A lent descriptor, or the reason why there is none.
+pub(super) enum Loan {
+    Descriptor(Arc<OwnedFd>),
+    /// Every byte of it is zero.
+    Absent,
+    /// The server does not lend: use messages.
+    Refused,
+}
+
+impl OpenFile {
+    /// The shared state of a file just opened, with one more handle.
+    pub(super) fn enter(mount: &Arc<Mount>, attr: &FileAttr, path: String) -> Arc<OpenFile> {
+        let mut files = mount.files();
+        if let Some(file) = files.get(&attr.inode).and_then(std::sync::Weak::upgrade)
+            && file.add_handle()
+        {
+            return file;
+        }
+        let servers = usize::from(attr.layout.total());
+        let file = Arc::new(OpenFile {
+            mount: Arc::clone(mount),
+            inode: attr.inode,
+            layout: attr.layout,
+            path,
+            lease: Mutex::default(),
+            lease_changed: Condvar::new(),
+            size: AtomicU64::new(attr.size),
+            unreported_end: AtomicU64::new(0),
+            records: Mutex::new(Records::new(servers)),
+            faults: Mutex::default(),
+            ahead: Mutex::default(),
+            objects: Mutex::new((0..servers).map(|_| Object::default()).collect()),
+            handles: AtomicUsize::new(1),
+        });
+        files.insert(attr.inode, Arc::downgrade(&file));
+        if files.len() % 256 == 0 {
+            files.retain(|_, file| 0 < file.strong_count());
+        }
+        file
+    }
+
+    /// False when the last handle is just being closed.
+    fn add_handle(&self) -> bool {
+        self.handles.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (0 < n).then_some(n + 1)).is_ok()
+    }
+
+    /// One handle less. True for the last: the caller closes the file.
+    pub(super) fn drop_handle(&self) -> bool {
+        self.handles.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("pario://{}/{}", self.mount.name(), self.path.trim_start_matches('/'))
+    }
+
+    pub(super) fn object(&self, generation: Generation) -> ObjectId {
+        ObjectId { inode: self.inode, generation }
+    }
+
+    /// A write reached this far.
+    pub(super) fn wrote_to(&self, end: u64) {
+        self.unreported_end.fetch_max(end, Ordering::AcqRel);
+        self.size.fetch_max(end, Ordering::AcqRel);
+    }
+
+    /// What the manager has not been told yet; the caller tells it.
+    pub(super) fn take_end(&self) -> Option<u64> {
+        match self.unreported_end.swap(0, Ordering::AcqRel) {
+            0 => None,
+            end => Some(end),
+        }
+    }
+
+    /// The descriptor of a server's object, lent once per generation and kind of access.
+    pub(super) fn loan(
+        &self,
+        server: ServerIndex,
+        generation: Generation,
+        under: u64,
+        write: bool,
+    ) -> Result<Loan, Fault> {
+        {
+            let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+            let object = &objects[server.at()];
+            if object.generation == generation {
+                if let Some(descriptor) = object.descriptor.as_ref().filter(|_| object.writable || !write) {
+                    return Ok(Loan::Descriptor(Arc::clone(descriptor)));
+                }
+                if !write && object.absent_under == under && under != 0 {
+                    return Ok(Loan::Absent);
+                }
+            }
+        }
+        let connection = self.mount.connection(server)?;
+        if !connection.shares_memory() || !connection.welcome().lends {
+            return Ok(Loan::Refused);
+        }
+        let mut answer =
+            self.mount.call(server, &Request::Lend { object: self.object(generation), write })?;
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &mut objects[server.at()];
+        match answer.reply {
+            Reply::Lent {} => {
+                let descriptor = answer.descriptors.pop().ok_or_else(|| odd(&Reply::Lent {}))?;
+                let descriptor = Arc::new(descriptor);
+                *object = Object {
+                    generation,
+                    descriptor: Some(Arc::clone(&descriptor)),
+                    writable: write,
+                    absent_under: 0,
+                };
+                Ok(Loan::Descriptor(descriptor))
+            }
+            Reply::NoObject {} => {
+                *object = Object { generation, absent_under: under, ..Object::default() };
+                Ok(Loan::Absent)
+            }
+            Reply::NotLent {} => Ok(Loan::Refused),
+            other => Err(odd(&other)),
+        }
+    }
+
+    /// Lent descriptors are given up, as when the lease is.
+    pub(super) fn drop_loans(&self) {
+        for object in self.objects.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
+            *object = Object::default();
+        }
+    }
+}

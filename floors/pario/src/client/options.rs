@@ -1,0 +1,153 @@
+//! How a file is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pario_core::{Code, Fault, FileKind, Striping};
+use pario_net::message::{At, Creator, NameReply, NameRequest, OpenHow};
+
+use super::directory::path_bytes;
+use super::file::File;
+use super::mount::{Mount, odd};
+use super::open_file::OpenFile;
+use crate::error::Result;
+
+/// Options for opening a file, after the manner of [`std::fs::OpenOptions`], with striping for new files.
+///
+/// ```
+/// let partition = pario::Partition::in_process(2)?;
+/// let file = partition.options().create(true).write(true).stripe_bytes(64 << 10).stripe_count(1).open("log")?;
+/// file.write_at(0, b"line\n")?;
+/// # Ok::<(), pario::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    mount: Arc<Mount>,
+    read: bool,
+    write: bool,
+    how: OpenHow,
+    mode: u32,
+    striping: Striping,
+}
+
+impl OpenOptions {
+    pub(crate) fn new(mount: &Arc<Mount>) -> OpenOptions {
+        OpenOptions {
+            mount: Arc::clone(mount),
+            read: false,
+            write: false,
+            how: OpenHow::default(),
+            mode: 0o666,
+            striping: Striping::default(),
+        }
+    }
+
+    /// Allow reading.
+    #[must_use]
+    pub fn read(mut self, read: bool) -> Self {
+        self.read = read;
+        self
+    }
+
+    /// Allow writing.
+    #[must_use]
+    pub fn write(mut self, write: bool) -> Self {
+        self.write = write;
+        self.how.write = write;
+        self
+    }
+
+    /// Create the file if it is missing.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.how.create = create;
+        self
+    }
+
+    /// Create the file and fail if it exists.
+    #[must_use]
+    pub fn create_new(mut self, create_new: bool) -> Self {
+        self.how.create |= create_new;
+        self.how.exclusive = create_new;
+        self
+    }
+
+    /// Cut the file to nothing.
+    #[must_use]
+    pub fn truncate(mut self, truncate: bool) -> Self {
+        self.how.truncate = truncate;
+        self
+    }
+
+    /// Permission bits of a new file, before the process's umask.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Block size of a new file.
+    #[must_use]
+    pub fn stripe_bytes(mut self, bytes: u64) -> Self {
+        self.striping.stripe_bytes = Some(bytes);
+        self
+    }
+
+    /// Servers that a new file lies on.
+    #[must_use]
+    pub fn stripe_count(mut self, count: u16) -> Self {
+        self.striping.count = Some(count);
+        self
+    }
+
+    /// Server of a new file's first block.
+    #[must_use]
+    pub fn first_server(mut self, first: u16) -> Self {
+        self.striping.first = Some(first);
+        self
+    }
+
+    /// Opens.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        if !self.read && !self.write {
+            return Err(Fault::new(
+                Code::Invalid,
+                format!("{}: open for neither reading nor writing", path.display()),
+            )
+            .into());
+        }
+        self.mount.check_process()?;
+        let request = NameRequest::Open {
+            at: At::root(path_bytes(path)),
+            how: self.how,
+            creator: creator(self.mode),
+            striping: self.striping,
+        };
+        let attr = match self.mount.name_call(request)? {
+            NameReply::Attr { attr } => attr,
+            other => return Err(odd(&pario_net::message::Reply::Name { reply: other }).into()),
+        };
+        if attr.kind != FileKind::File {
+            return Err(Fault::new(Code::IsDirectory, format!("{} is a directory", path.display())).into());
+        }
+        let file = OpenFile::enter(&self.mount, &attr, path.to_string_lossy().into_owned());
+        Ok(File::new(file, self.read, self.write))
+    }
+}
+
+/// Owner and permission bits of what this process creates.
+pub(super) fn creator(mode: u32) -> Creator {
+    Creator {
+        mode: mode & !umask(),
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    }
+}
+
+/// The process's umask, read without changing it for other threads.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+}

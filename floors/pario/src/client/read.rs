@@ -1,0 +1,217 @@
+//! Reading: through lent descriptors on the same node, by messages elsewhere, several under way for a sequential reader.
+//!
+//! Never: returns bytes beyond the file's end, or a hole as anything but zeros. Always: waits for our own records first.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use pario_core::limits::TRANSFER_BYTES;
+use pario_core::{Fault, Piece};
+use pario_net::message::{At, NameReply, NameRequest, Phase, Request, Want};
+use pario_sys::piece::read_exact_or_end_at;
+
+use super::lease::Access;
+use super::mount::{Started, odd};
+use super::open_file::{Loan, OpenFile};
+
+/// Requests kept under way ahead of a sequential reader.
+const AHEAD: usize = 4;
+
+/// Requests under way ahead of a sequential reader.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    /// Where the last read ended.
+    next: u64,
+    started: VecDeque<(Piece, Started)>,
+}
+
+impl OpenFile {
+    /// Fills `target` from `offset` on as far as the file goes; returns how many bytes that was.
+    pub(super) fn read(self: &Arc<Self>, offset: u64, target: &mut [u8]) -> Result<usize, Fault> {
+        self.mount.check_process()?;
+        if target.is_empty() {
+            return Ok(0);
+        }
+        let access = self.access(Want::Read {})?;
+        let size = self.size_for(&access, offset.saturating_add(target.len() as u64))?;
+        let count = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(target.len());
+        if count == 0 {
+            return Ok(0);
+        }
+        let range = offset..offset + count as u64;
+        if self.is_pending(&range) {
+            self.drain()?;
+        }
+        Read { file: self, access: &access, offset, size }.run(range, &mut target[..count])?;
+        Ok(count)
+    }
+
+    /// The file's length; in the mixed phase others may have made it longer, so the manager is asked when it matters.
+    fn size_for(&self, access: &Access<'_>, end: u64) -> Result<u64, Fault> {
+        let known = self.size.load(Ordering::Acquire);
+        if access.phase != (Phase::Mixed {}) || end <= known {
+            return Ok(known);
+        }
+        let request = NameRequest::Stat { at: At::inode(self.inode), follow: false };
+        match self.mount.name_call(request)? {
+            NameReply::Attr { attr } => {
+                self.size.fetch_max(attr.size, Ordering::AcqRel);
+                Ok(self.size.load(Ordering::Acquire))
+            }
+            other => Err(odd(&pario_net::message::Reply::Name { reply: other })),
+        }
+    }
+
+    /// Forgets what was asked for ahead: it may not be what is there any more.
+    pub(super) fn discard_ahead(&self) {
+        let mut ahead = self.ahead();
+        if ahead.started.is_empty() {
+            return;
+        }
+        for (_, started) in ahead.started.drain(..) {
+            // The answer is not wanted, but it must not be left on the connection.
+            let _ = self.mount.finish(started, None);
+        }
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Read<'a> {
+    file: &'a Arc<OpenFile>,
+    access: &'a Access<'a>,
+    offset: u64,
+    size: u64,
+}
+
+impl Read<'_> {
+    fn run(&self, range: Range<u64>, target: &mut [u8]) -> Result<(), Fault> {
+        let mut by_message = Vec::new();
+        for piece in self.parts(range.clone()) {
+            let part = self.part(&piece, target);
+            match self.file.loan(piece.server, self.access.generation, self.access.number, false) {
+                Ok(Loan::Descriptor(descriptor)) => self.read_direct(&piece, descriptor.as_fd(), part)?,
+                Ok(Loan::Absent) => part.fill(0),
+                Ok(Loan::Refused) => by_message.push(piece),
+                Err(fault) => return Err(fault.at(self.file.describe())),
+            }
+        }
+        if by_message.is_empty() {
+            return Ok(());
+        }
+        let pieces = by_message.into_iter().flat_map(split).collect();
+        self.read_by_message(pieces, range, target).map_err(|fault| fault.at(self.file.describe()))
+    }
+
+    fn parts(&self, range: Range<u64>) -> Vec<Piece> {
+        if self.file.layout.count() == 1 {
+            let (server, local) = self.file.layout.locate(range.start);
+            return vec![Piece { server, local, file_offset: range.start, bytes: range.end - range.start }];
+        }
+        self.file.layout.pieces(range).collect()
+    }
+
+    fn part<'t>(&self, piece: &Piece, target: &'t mut [u8]) -> &'t mut [u8] {
+        let start = usize::try_from(piece.file_offset - self.offset).expect("inside the caller's slice");
+        let bytes = usize::try_from(piece.bytes).expect("inside the caller's slice");
+        &mut target[start..start + bytes]
+    }
+
+    fn read_direct(
+        &self,
+        piece: &Piece,
+        descriptor: std::os::fd::BorrowedFd<'_>,
+        part: &mut [u8],
+    ) -> Result<(), Fault> {
+        let count = read_exact_or_end_at(descriptor, part, piece.local.0).map_err(|error| {
+            let doing = format!(
+                "{}: reading {} bytes at {} from server {}",
+                self.file.describe(),
+                piece.bytes,
+                piece.file_offset,
+                piece.server
+            );
+            Fault::from_io(&error, doing)
+        })?;
+        part[count..].fill(0);
+        let counters = &self.file.mount.counters;
+        counters.direct_reads.fetch_add(1, Ordering::Relaxed);
+        counters.direct_read_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Pieces come from what is already under way, or are asked for now; then the next ones are asked for.
+    fn read_by_message(&self, pieces: Vec<Piece>, range: Range<u64>, target: &mut [u8]) -> Result<(), Fault> {
+        let mut ahead = self.file.ahead();
+        let sequential = ahead.next == range.start && self.access.phase != (Phase::Mixed {});
+        let mut fresh = VecDeque::new();
+        for piece in &pieces {
+            if ahead.started.front().is_some_and(|(front, _)| front == piece) {
+                fresh.extend(ahead.started.pop_front());
+                continue;
+            }
+            for (_, stale) in ahead.started.drain(..) {
+                let _ = self.file.mount.finish(stale, None);
+            }
+            fresh.push_back((*piece, self.ask(piece)?));
+        }
+        ahead.next = range.end;
+        if sequential {
+            self.ask_ahead(&mut ahead, &range)?;
+        }
+        let mut result = Ok(());
+        for (piece, started) in fresh {
+            let part = self.part(&piece, target);
+            match self.file.mount.finish(started, Some(&mut *part)) {
+                Ok(answer) => part[answer.data_bytes.min(piece_len(&piece))..].fill(0),
+                Err(fault) => result = Err(fault),
+            }
+        }
+        result
+    }
+
+    fn ask(&self, piece: &Piece) -> Result<Started, Fault> {
+        let object = self.file.object(self.access.generation);
+        let bytes = u32::try_from(piece.bytes).expect("pieces are split to a mebibyte");
+        self.file.mount.start(piece.server, &Request::Read { object, at: piece.local, bytes }, &[])
+    }
+
+    /// Asks for what a sequential reader will want next, in the sizes that it reads.
+    fn ask_ahead(&self, ahead: &mut Ahead, last: &Range<u64>) -> Result<(), Fault> {
+        let step = last.end - last.start;
+        let mut at = ahead.started.back().map_or(last.end, |(piece, _)| piece.file_offset + piece.bytes);
+        while ahead.started.len() < AHEAD && at < self.size {
+            let next = at..self.size.min(at + step);
+            for piece in self.parts(next.clone()).into_iter().flat_map(split) {
+                if self.file.mount.connection(piece.server)?.shares_memory()
+                    && self.file.mount.connection(piece.server)?.welcome().lends
+                {
+                    return Ok(());
+                }
+                ahead.started.push_back((piece, self.ask(&piece)?));
+            }
+            at = next.end;
+        }
+        Ok(())
+    }
+}
+
+fn piece_len(piece: &Piece) -> usize {
+    usize::try_from(piece.bytes).expect("pieces are split to a mebibyte")
+}
+
+/// A piece in transfers.
+fn split(piece: Piece) -> impl Iterator<Item = Piece> {
+    let step = TRANSFER_BYTES as u64;
+    (0..piece.bytes.div_ceil(step)).map(move |n| Piece {
+        local: pario_core::LocalOffset(piece.local.0 + n * step),
+        file_offset: piece.file_offset + n * step,
+        bytes: step.min(piece.bytes - n * step),
+        ..piece
+    })
+}

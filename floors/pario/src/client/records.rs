@@ -1,0 +1,167 @@
+//! A file's records in the outbox: which are not taken yet.
+//!
+//! Always: `span` covers every byte of a record that some server may not have taken.
+
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use pario_core::{Fault, ServerIndex};
+
+use super::open_file::OpenFile;
+
+/// See the module.
+pub(crate) struct Records {
+    /// Per server, the position behind our last record that concerns it.
+    ends: Vec<u64>,
+    /// File bytes of records since everything was taken.
+    span: Option<Range<u64>>,
+    /// Servers written to since the last sync, by any path.
+    unsynced: Vec<bool>,
+    /// Per server, the volatile losses known when it was first written to since the last sync.
+    losses: Vec<u64>,
+    /// Per server, the errors known.
+    errors: Vec<u64>,
+}
+
+impl Records {
+    pub(super) fn new(servers: usize) -> Records {
+        Records {
+            ends: vec![0; servers],
+            span: None,
+            unsynced: vec![false; servers],
+            losses: vec![0; servers],
+            errors: vec![0; servers],
+        }
+    }
+}
+
+impl OpenFile {
+    /// Takes note of a record.
+    pub(super) fn note_record(&self, range: Range<u64>, position: u64) {
+        let mut records = self.records();
+        for piece in self.layout.pieces(range.clone()) {
+            records.ends[piece.server.at()] = position;
+        }
+        records.span = Some(match records.span.take() {
+            Some(span) => span.start.min(range.start)..span.end.max(range.end),
+            None => range,
+        });
+    }
+
+    /// Takes note that a server has bytes of ours that are not synced. Called before they are written.
+    pub(super) fn note_unsynced(&self, server: ServerIndex) {
+        let mut records = self.records();
+        if !records.unsynced[server.at()] {
+            records.unsynced[server.at()] = true;
+            drop(records);
+            let losses = self.mount.volatile_losses(server);
+            self.records().losses[server.at()] = losses;
+        }
+    }
+
+    pub(super) fn records_end(&self, server: ServerIndex) -> u64 {
+        self.records().ends.get(server.at()).copied().unwrap_or(0)
+    }
+
+    /// Servers with bytes that are not synced.
+    pub(super) fn unsynced(&self) -> Vec<ServerIndex> {
+        let records = self.records();
+        self.layout.servers().filter(|server| records.unsynced[server.at()]).collect()
+    }
+
+    pub(super) fn note_synced(&self, server: ServerIndex) {
+        self.records().unsynced[server.at()] = false;
+    }
+
+    /// Whether the server lost what it had of ours in its memory.
+    pub(super) fn lost_with_server(&self, server: ServerIndex) -> bool {
+        let known = self.records().losses[server.at()];
+        known < self.mount.volatile_losses(server)
+    }
+
+    /// Whether an access to `range` could overtake one of our own records.
+    pub(super) fn is_pending(&self, range: &Range<u64>) -> bool {
+        let mut records = self.records();
+        let Some(span) = &records.span else { return false };
+        if span.end <= range.start || range.end <= span.start {
+            return false;
+        }
+        if self.all_taken(&records) {
+            records.span = None;
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn nothing_pending(&self) -> bool {
+        let records = self.records();
+        records.span.is_none() || self.all_taken(&records)
+    }
+
+    fn all_taken(&self, records: &Records) -> bool {
+        let Some(outbox) = self.mount.outbox_if_made() else { return true };
+        self.layout.servers().all(|server| outbox.is_taken(server, records.ends[server.at()]))
+    }
+
+    /// Waits until the servers have taken all our records of this file.
+    pub(super) fn drain(&self) -> Result<(), Fault> {
+        let ends: Vec<(ServerIndex, u64)> = {
+            let records = self.records();
+            if records.span.is_none() {
+                return Ok(());
+            }
+            self.layout.servers().map(|server| (server, records.ends[server.at()])).collect()
+        };
+        for (server, position) in ends {
+            self.wait_taken(server, position)?;
+        }
+        self.records().span = None;
+        Ok(())
+    }
+
+    /// Waits until one server has come so far.
+    pub(super) fn wait_taken(&self, server: ServerIndex, position: u64) -> Result<(), Fault> {
+        let Some(outbox) = self.mount.outbox_if_made() else { return Ok(()) };
+        if outbox.is_taken(server, position) {
+            return Ok(());
+        }
+        // A server that came back takes up where it stopped.
+        self.mount.cursor(server).map_err(|fault| fault.at(self.describe()))?;
+        let asked = std::cell::Cell::new(Duration::ZERO);
+        let progress = |server: ServerIndex, waited: Duration| {
+            let mut last = asked.get();
+            let result = self.mount.mind(server, waited, &mut last);
+            asked.set(last);
+            result
+        };
+        outbox.wait_taken(server, position, &progress).map_err(|fault| fault.at(self.describe()))
+    }
+
+    /// What a gone server has not taken must never be applied over what comes later.
+    pub(super) fn abandon_records(&self) {
+        if let Some(outbox) = self.mount.outbox_if_made() {
+            for server in self.layout.servers() {
+                outbox.abandon(server);
+            }
+        }
+        self.records().span = None;
+    }
+
+    /// Errors that servers met behind our back since we last looked; asks only those that counted some.
+    pub(super) fn collect_errors(&self) {
+        let Some(outbox) = self.mount.outbox_if_made() else { return };
+        for server in self.layout.servers() {
+            let Some(cursor) = outbox.cursor(server) else { continue };
+            let counted = cursor.errors();
+            let known = std::mem::replace(&mut self.records().errors[server.at()], counted);
+            if known != counted {
+                self.fetch_errors(server);
+            }
+        }
+    }
+
+    fn records(&self) -> std::sync::MutexGuard<'_, Records> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

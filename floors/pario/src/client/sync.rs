@@ -1,0 +1,109 @@
+//! Sync and close: what they promise, they wait for.
+//!
+//! `sync`: on stable storage. `close`: every server's store has it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use pario_core::{Code, Fault, ServerIndex};
+use pario_net::message::{Request, Want};
+
+use super::open_file::OpenFile;
+
+impl OpenFile {
+    /// Puts what was written through any handle of this process on stable storage.
+    pub(super) fn sync(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
+        self.mount.check_process()?;
+        let drained = self.drain();
+        self.collect_errors();
+        drained?;
+        let servers = self.unsynced();
+        if !servers.is_empty() {
+            let access = self.access(Want::Write {})?;
+            let object = self.object(access.generation);
+            self.on_all(&servers, &Request::SyncObject { object })?;
+            drop(access);
+        }
+        self.check_losses(&servers);
+        for server in servers {
+            self.note_synced(server);
+        }
+        let end = self.take_end();
+        let request = Request::SyncNames { inode: Some(self.inode), end };
+        if let Err(fault) = self.mount.call(ServerIndex::MANAGER, &request) {
+            self.unreported_end.fetch_max(end.unwrap_or(0), std::sync::atomic::Ordering::AcqRel);
+            return Err(fault.at(self.describe()));
+        }
+        self.tell_fault(heard)
+    }
+
+    /// A handle is closed; the last one gives the file back.
+    pub(super) fn close(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
+        let last = self.drop_handle();
+        if !self.mount.is_own_process() {
+            return Err(Fault::new(Code::Closed, "this handle is the parent process's"));
+        }
+        let drained = self.drain();
+        self.collect_errors();
+        let flushed = drained.and_then(|()| self.flush_caches());
+        if last {
+            self.leave(flushed.is_ok())?;
+        }
+        flushed?;
+        self.tell_fault(heard)
+    }
+
+    /// Stores with a cache of their own put it down.
+    fn flush_caches(self: &Arc<Self>) -> Result<(), Fault> {
+        let mut servers = Vec::new();
+        for server in self.unsynced() {
+            let connection = self.mount.connection(server).map_err(|fault| fault.at(self.describe()))?;
+            let welcome = connection.welcome();
+            if welcome.volatile && !welcome.lends {
+                servers.push(server);
+            }
+        }
+        self.check_losses(&self.unsynced());
+        if servers.is_empty() {
+            return Ok(());
+        }
+        let access = self.access(Want::Write {})?;
+        self.on_all(&servers, &Request::FlushObject { object: self.object(access.generation) })
+    }
+
+    /// Tells the manager that this process is done with the file.
+    fn leave(&self, whole: bool) -> Result<(), Fault> {
+        if !whole {
+            // What could not be taken must not come back over what others write.
+            self.abandon_records();
+        }
+        if self.phase().is_some() {
+            self.release();
+        } else {
+            self.discard_ahead();
+        }
+        let request = Request::Close { inode: self.inode, end: self.take_end() };
+        self.mount.call(ServerIndex::MANAGER, &request).map(|_| ()).map_err(|fault| fault.at(self.describe()))
+    }
+
+    /// Whether servers whose memory held our bytes were replaced by a new life meanwhile.
+    fn check_losses(&self, servers: &[ServerIndex]) {
+        for server in servers {
+            if self.lost_with_server(*server) {
+                let text = format!("server {server} went down with writes that were not synced");
+                self.keep_fault(Fault::new(Code::Lost, text));
+                self.note_synced(*server);
+            }
+        }
+    }
+
+    fn on_all(&self, servers: &[ServerIndex], request: &Request) -> Result<(), Fault> {
+        let started: Vec<_> = servers.iter().map(|server| self.mount.start(*server, request, &[])).collect();
+        let mut result = Ok(());
+        for started in started {
+            let answer = started.and_then(|started| self.mount.finish(started, None));
+            result = result.and(answer.map(|_| ()));
+        }
+        result.map_err(|fault| fault.at(self.describe()))
+    }
+}

@@ -1,0 +1,256 @@
+//! Writing: each part of a write takes the cheapest way that is right for it.
+//!
+//! | way | when | costs |
+//! |---|---|---|
+//! | direct | exclusive lease, same node, a large part of a block, none of our own records pending there | one copy, one system call |
+//! | record | same node | two copies, no system call |
+//! | message | another node, or a store that is reached by message only | the network |
+//!
+//! Never: overtakes one of our own records. Always: in the mixed phase, or when a server has no room to reserve, a write
+//! returns when the servers have it.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pario_core::limits::{FILE_BYTES_MAX, TRANSFER_BYTES};
+use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
+use pario_net::message::{Phase, Request, Want};
+use pario_net::outbox::RecordMeta;
+use pario_sys::piece::write_pieces_at;
+
+use super::lease::Access;
+use super::mount::Started;
+use super::open_file::{Loan, OpenFile};
+
+/// Smallest part that is written directly: below, the system call costs more than the second copy.
+const DIRECT_BYTES_MIN: u64 = 128 << 10;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    Direct,
+    Record,
+    Message,
+}
+
+impl OpenFile {
+    /// Writes all of `data` at `offset`.
+    pub(super) fn write(self: &Arc<Self>, offset: u64, data: &[u8]) -> Result<(), Fault> {
+        self.mount.check_process()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let end =
+            offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX).ok_or_else(|| {
+                Fault::new(
+                    Code::TooLarge,
+                    format!("{}: {} bytes at {offset} end beyond every file", self.describe(), data.len()),
+                )
+            })?;
+        let access = self.access(Want::Write {})?;
+        self.discard_ahead();
+        let write = Write { file: self, access: &access, offset, data };
+        write.run()?;
+        if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < end {
+            self.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: self.inode, end })?;
+        }
+        self.wrote_to(end);
+        Ok(())
+    }
+}
+
+struct Write<'a> {
+    file: &'a Arc<OpenFile>,
+    access: &'a Access<'a>,
+    offset: u64,
+    data: &'a [u8],
+}
+
+impl Write<'_> {
+    fn run(&self) -> Result<(), Fault> {
+        let range = self.offset..self.offset + self.data.len() as u64;
+        let direct_allowed = self.access.phase == (Phase::Exclusive {}) && !self.file.is_pending(&range);
+        let mut record: Option<Range<u64>> = None;
+        let mut messages = false;
+        for piece in self.parts(range.clone()) {
+            let way = self.way(&piece, direct_allowed)?;
+            let part = piece.file_offset..piece.file_offset + piece.bytes;
+            match way {
+                Way::Record => {
+                    record = Some(record.map_or(part.clone(), |record| record.start..part.end));
+                    continue;
+                }
+                Way::Direct => self.write_direct(&piece)?,
+                Way::Message => messages = true,
+            }
+            if let Some(record) = record.take() {
+                self.commit(record)?;
+            }
+        }
+        if let Some(record) = record {
+            self.commit(record)?;
+        }
+        if messages { self.send(range) } else { Ok(()) }
+    }
+
+    /// Pieces of blocks; on one server neighbouring blocks are one piece.
+    fn parts(&self, range: Range<u64>) -> Vec<Piece> {
+        if self.file.layout.count() == 1 {
+            let (server, local) = self.file.layout.locate(range.start);
+            return vec![Piece { server, local, file_offset: range.start, bytes: range.end - range.start }];
+        }
+        self.file.layout.pieces(range).collect()
+    }
+
+    fn way(&self, piece: &Piece, direct_allowed: bool) -> Result<Way, Fault> {
+        let connection =
+            self.file.mount.connection(piece.server).map_err(|fault| fault.at(self.file.describe()))?;
+        if !connection.shares_memory() {
+            return Ok(Way::Message);
+        }
+        if direct_allowed && DIRECT_BYTES_MIN <= piece.bytes && connection.welcome().lends {
+            return Ok(Way::Direct);
+        }
+        Ok(Way::Record)
+    }
+
+    fn bytes(&self, range: &Range<u64>) -> &[u8] {
+        let place = |at: u64| usize::try_from(at - self.offset).expect("inside the caller's slice");
+        &self.data[place(range.start)..place(range.end)]
+    }
+
+    fn write_direct(&self, piece: &Piece) -> Result<(), Fault> {
+        let part = piece.file_offset..piece.file_offset + piece.bytes;
+        let loan = self.file.loan(piece.server, self.access.generation, self.access.number, true)?;
+        let Loan::Descriptor(descriptor) = loan else { return self.commit(part) };
+        self.file.note_unsynced(piece.server);
+        write_pieces_at(descriptor.as_fd(), &[self.bytes(&part).into()], piece.local.0).map_err(|error| {
+            let doing = format!(
+                "{}: bytes {}..{} on server {}",
+                self.file.describe(),
+                part.start,
+                part.end,
+                piece.server
+            );
+            Fault::from_io(&error, doing)
+        })?;
+        let counters = &self.file.mount.counters;
+        counters.direct_writes.fetch_add(1, Ordering::Relaxed);
+        counters.direct_write_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts a range into the outbox, in records; waits for the servers where writing behind is not allowed.
+    fn commit(&self, range: Range<u64>) -> Result<(), Fault> {
+        let file = self.file;
+        let mut through = self.access.phase == (Phase::Mixed {});
+        for piece in file.layout.pieces(range.clone()) {
+            let (_, cursor) = file.mount.cursor(piece.server).map_err(|fault| fault.at(file.describe()))?;
+            through |= !cursor.may_write_behind();
+            file.note_unsynced(piece.server);
+        }
+        let outbox = file.mount.outbox()?;
+        let record_max = outbox.record_bytes_max() as u64;
+        let mut at = range.start;
+        let mut position = 0;
+        while at < range.end {
+            let part = at..range.end.min(at + record_max);
+            let meta =
+                RecordMeta { object: file.object(self.access.generation), layout: file.layout, offset: at };
+            let asked = std::cell::Cell::new(Duration::ZERO);
+            let progress = |server: ServerIndex, waited: Duration| {
+                let mut last = asked.get();
+                let result = file.mount.mind(server, waited, &mut last);
+                asked.set(last);
+                result
+            };
+            position = outbox
+                .commit(meta, self.bytes(&part), &progress)
+                .map_err(|fault| fault.at(file.describe()))?;
+            file.note_record(part.clone(), position);
+            let counters = &file.mount.counters;
+            counters.records.fetch_add(1, Ordering::Relaxed);
+            counters.record_bytes.fetch_add(part.end - part.start, Ordering::Relaxed);
+            at = part.end;
+        }
+        if through { self.write_through(range, position) } else { Ok(()) }
+    }
+
+    fn write_through(&self, range: Range<u64>, position: u64) -> Result<(), Fault> {
+        let heard = std::sync::atomic::AtomicU64::new(self.file.faults_so_far());
+        for piece in self.file.layout.pieces(range) {
+            self.file.wait_taken(piece.server, position)?;
+        }
+        self.file.collect_errors();
+        self.file.tell_fault(&heard)
+    }
+
+    /// Sends the parts on servers that are reached by message; all servers work at the same time.
+    fn send(&self, range: Range<u64>) -> Result<(), Fault> {
+        let mut started: Vec<Started> = Vec::new();
+        let mut result = Ok(());
+        for server in self.file.layout.servers() {
+            if self.file.mount.connection(server)?.shares_memory() {
+                continue;
+            }
+            self.file.note_unsynced(server);
+            if let Err(fault) = self.send_to(server, range.clone(), &mut started) {
+                result = Err(fault);
+                break;
+            }
+        }
+        for started in started {
+            let answer = self.file.mount.finish(started, None);
+            result = result.and(answer.map(|_| ()));
+        }
+        result.map_err(|fault| fault.at(self.file.describe()))
+    }
+
+    fn send_to(
+        &self,
+        server: ServerIndex,
+        range: Range<u64>,
+        started: &mut Vec<Started>,
+    ) -> Result<(), Fault> {
+        let (mut parts, mut bytes, mut first) = (Vec::new(), 0usize, LocalOffset(0));
+        for piece in self.file.layout.pieces_on(server, range) {
+            let mut rest = self.bytes(&(piece.file_offset..piece.file_offset + piece.bytes));
+            let mut local = piece.local.0;
+            while !rest.is_empty() {
+                if parts.is_empty() {
+                    first = LocalOffset(local);
+                }
+                let (part, left) = rest.split_at(rest.len().min(TRANSFER_BYTES - bytes));
+                parts.push(part);
+                bytes += part.len();
+                local += part.len() as u64;
+                rest = left;
+                if bytes == TRANSFER_BYTES {
+                    self.flush(server, first, &mut parts, started)?;
+                    bytes = 0;
+                }
+            }
+        }
+        if parts.is_empty() { Ok(()) } else { self.flush(server, first, &mut parts, started) }
+    }
+
+    fn flush(
+        &self,
+        server: ServerIndex,
+        at: LocalOffset,
+        parts: &mut Vec<&[u8]>,
+        started: &mut Vec<Started>,
+    ) -> Result<(), Fault> {
+        let request = Request::Write { object: self.file.object(self.access.generation), at };
+        started.push(self.file.mount.start(server, &request, parts)?);
+        parts.clear();
+        // A server answers in order, so the oldest is the next to be free.
+        if 8 < started.len() {
+            let oldest = started.remove(0);
+            self.file.mount.finish(oldest, None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! The error of the public API: a code to act on and a sentence that names server, file and range.
+
+use pario_core::{Code, Fault};
+
+/// What went wrong. [`Error::code`] is for programs, `Display` for people.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A partition, its servers or its files refused or failed.
+    #[error("{0}")]
+    Fault(Fault),
+    /// The partition file, the registry or the start of servers.
+    #[error("{0}")]
+    Setup(String),
+}
+
+/// What the public API returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// What kind of fault.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Error::Fault(fault) => fault.code,
+            Error::Setup(_) => Code::Invalid,
+        }
+    }
+
+    /// The POSIX error number closest to it.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.code().errno()
+    }
+
+    pub(crate) fn setup(error: impl std::fmt::Display) -> Error {
+        Error::Setup(error.to_string())
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::Fault(fault)
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+        std::io::Error::new(kind, error)
+    }
+}
