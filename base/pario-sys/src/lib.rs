@@ -4,12 +4,17 @@
 //! Never: forms a Rust reference to memory that another process can write (single atomics excepted); trusts such bytes.
 //! Always: each `unsafe` block does one thing and says why it may.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod aligned;
 pub mod clock;
 pub mod doorbell;
 pub mod piece;
 pub mod process;
 pub mod shared;
+pub mod signals;
 pub mod socket;
 
 pub use aligned::AlignedBuffer;

@@ -367,7 +367,10 @@ pub enum Request {
         limit: u32,
     },
     /// Flushes everything and ends the server. Answer: `Done`, then the connection closes.
-    Shutdown {},
+    Shutdown {
+        /// Whether the server also removes all that it stored.
+        destroy: bool,
+    },
 }
 encode_enum!(Request {
     1 => Ping {},
@@ -394,7 +397,7 @@ encode_enum!(Request {
     38 => Space {},
     39 => Status {},
     40 => ListInodes { after, limit },
-    41 => Shutdown {},
+    41 => Shutdown { destroy },
 });
 
 /// A server's answer to a [`Request`].

@@ -18,4 +18,4 @@ mod pool;
 mod take;
 
 pub use peers::Connect;
-pub use service::{NamesSpec, Server, ServerSpec};
+pub use service::{Ending, NamesSpec, Server, ServerSpec};

@@ -3,6 +3,10 @@
 //! Never: knows files, views or clients; a store keeps objects. Always: what [`Store::sync`] acknowledged survives a power
 //! cut (where the store lies on a disk); every store and wrapper passes [`conformance::all`].
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 pub mod store;
 
 pub mod error;

@@ -10,7 +10,7 @@ use pario_net::stream::Address;
 use pario_server::stores::{StoreChoice, names_in};
 use pario_server::{Connect, Server, ServerSpec};
 
-use crate::client::MountSpec;
+use crate::client::{MountSpec, Way};
 use crate::connect::{ByAddress, InProcess};
 use crate::error::Result;
 
@@ -85,9 +85,8 @@ impl Drop for Embedded {
         for server in self.servers.iter() {
             server.stop();
         }
-        while let Some(servers) = Arc::get_mut(&mut self.servers) {
+        if let Some(servers) = Arc::get_mut(&mut self.servers) {
             servers.clear();
-            break;
         }
         if self.temporary
             && let Err(error) = std::fs::remove_dir_all(&self.base)
@@ -132,9 +131,9 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
     let mount = MountSpec {
         name: "embedded".into(),
         partition,
-        secret,
+        way: Way { secret, connect },
         servers: usize::from(options.servers),
-        connect,
+        locate: None,
         outbox_bytes: options.outbox_bytes,
     };
     Ok((Embedded { servers, base, temporary }, mount))

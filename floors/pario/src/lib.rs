@@ -17,10 +17,12 @@ mod handle;
 
 pub mod client;
 pub mod partition;
+pub mod start;
 
 mod connect;
 mod embed;
 mod error;
+mod serve;
 
 pub use client::{Counts, File, OpenOptions, Pending, ReadDir};
 pub use connect::ByAddress;

@@ -267,14 +267,10 @@ impl Applier {
     fn attempt(&mut self) -> bool {
         let result = self.apply();
         let mut state = self.shared.lock();
-        match result {
-            Ok(_) if state.applied < state.suspect => {}
-            Ok(_) => (state.append_fault, state.sync_fault) = (None, None),
-            Err(fault) => {
-                tracing::warn!(%fault, "names: kept in the log, will be tried again");
-                state.append_fault = Some(fault.clone());
-                state.sync_fault = Some(fault);
-            }
+        if let Err(fault) = result {
+            tracing::warn!(%fault, "names: kept in the log, will be tried again");
+            state.append_fault = Some(fault.clone());
+            state.sync_fault = Some(fault);
         }
         self.shared.attempt.notify_all();
         state.frozen.is_some() || !state.active.is_empty()
@@ -293,6 +289,10 @@ impl Applier {
             state.applied = last;
             state.durable = state.durable.max(last);
             state.stats.applied += 1;
+            if state.suspect <= last {
+                // What went wrong before is made good, and nobody needs to hear of it any more.
+                (state.append_fault, state.sync_fault) = (None, None);
+            }
             let retired;
             (retired, state.old_logs) = state.old_logs.drain(..).partition(|log| log.last_sequence <= last);
             drop(state);

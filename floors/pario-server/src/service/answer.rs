@@ -6,7 +6,7 @@ use pario_net::greeting::{self, Hello, Proof, Purpose, Welcome};
 use pario_net::message::{Notice, Reply, Request};
 
 use super::link::{Greeting, LinkId, Outgoing};
-use super::{Answer, Event, Open, Service, describe};
+use super::{Answer, Ending, Event, Open, Service, describe};
 use crate::home::Effect;
 use crate::take::Task;
 
@@ -215,7 +215,7 @@ impl Service {
     }
 
     /// Whether everything is over, and how it went.
-    pub(super) fn end(&mut self) -> Option<Result<(), Fault>> {
+    pub(super) fn end(&mut self) -> Option<Result<Ending, Fault>> {
         let result = self.stopped.take()?;
         let result = match self.home.take() {
             Some(home) => result.and(home.shut_down()),
@@ -238,7 +238,8 @@ impl Service {
         for id in listeners {
             self.notify(id, &goodbye);
         }
-        Some(result)
+        let ending = if self.destroy { Ending::Destroy } else { Ending::Keep };
+        Some(result.map(|()| ending))
     }
 }
 

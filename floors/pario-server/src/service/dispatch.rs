@@ -70,7 +70,7 @@ impl Done {
 impl Service {
     pub(super) fn dispatch(&mut self, id: LinkId, frame: Frame, request: Request) {
         let number = frame.head.request;
-        if self.stopping.is_some() && !matches!(request, Request::Ping {} | Request::Status {} | Request::Shutdown {}) {
+        if self.stopping.is_some() && !matches!(request, Request::Ping {} | Request::Status {} | Request::Shutdown { .. }) {
             let fault = Fault::new(Code::ShuttingDown, format!("server {} is shutting down", self.spec.index));
             return self.reply(id, number, Reply::Failed { fault });
         }
@@ -96,7 +96,8 @@ impl Service {
                 self.reply(id, number, Reply::Status { json });
                 Ok(())
             }
-            Request::Shutdown {} => {
+            Request::Shutdown { destroy } => {
+                self.destroy |= destroy;
                 self.begin_stop(Some((id, number)));
                 Ok(())
             }

@@ -18,8 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -137,12 +136,21 @@ impl Mailbox {
     }
 }
 
+/// What was wished for when a server was told to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// Its data stays.
+    Keep,
+    /// Whoever runs it removes its data.
+    Destroy,
+}
+
 /// A running server.
 pub struct Server {
     mailbox: Mailbox,
     tcp: Option<SocketAddr>,
-    finished: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), Fault>>>,
+    end: Arc<End>,
+    thread: Option<JoinHandle<Result<Ending, Fault>>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -159,17 +167,17 @@ impl Server {
         let mailbox = Mailbox { events, doorbell };
         let service = Service::new(spec, mailbox.clone(), inbox)?;
         let tcp = service.listeners.tcp_address();
-        let finished = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&finished);
+        let end = Arc::new(End::default());
+        let over = Arc::clone(&end);
         let thread = std::thread::Builder::new()
             .name(format!("pario-serve-{}", service.spec.index))
             .spawn(move || {
-                let result = service.run();
-                flag.store(true, Ordering::Release);
-                result
+                // Also when it panics: whoever waits must not wait for ever.
+                let _ends = EndsOnDrop(over);
+                service.run()
             })
             .map_err(|error| Fault::from_io(&error, "starting the service thread"))?;
-        Ok(Server { mailbox, tcp, finished, thread: Some(thread) })
+        Ok(Server { mailbox, tcp, end, thread: Some(thread) })
     }
 
     /// A connection inside this process.
@@ -195,23 +203,63 @@ impl Server {
         self.mailbox.post(Event::Stop);
     }
 
+    /// What [`Server::stop`] does, for another thread.
+    pub fn stopper(&self) -> impl Fn() + Send + 'static {
+        let mailbox = self.mailbox.clone();
+        move || mailbox.post(Event::Stop)
+    }
+
+    /// Waits until it has ended, without taking its result.
+    pub fn wait_finished(&self) {
+        self.end.wait();
+    }
+
     /// Whether it has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
-        self.finished.load(Ordering::Acquire)
+        self.end.is_over()
     }
 
     /// Waits for its end.
-    pub fn join(mut self) -> Result<(), Fault> {
+    pub fn join(mut self) -> Result<Ending, Fault> {
         self.wait_end()
     }
 
-    fn wait_end(&mut self) -> Result<(), Fault> {
+    fn wait_end(&mut self) -> Result<Ending, Fault> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(result)) => result,
             Some(Err(_)) => Err(Fault::new(pario_core::Code::Io, "a server thread panicked")),
-            None => Ok(()),
+            None => Ok(Ending::Keep),
         }
+    }
+}
+
+/// The end of a service thread, for whoever waits for it.
+#[derive(Default)]
+struct End {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl End {
+    fn wait(&self) {
+        let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*over {
+            over = self.changed.wait(over).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct EndsOnDrop(Arc<End>);
+
+impl Drop for EndsOnDrop {
+    fn drop(&mut self) {
+        *self.0.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.changed.notify_all();
     }
 }
 
@@ -248,6 +296,7 @@ pub(crate) struct Service {
     open: HashMap<(LinkId, u64), Open>,
     next_link: u64,
     stopping: Option<Vec<(LinkId, u64)>>,
+    destroy: bool,
     stopped: Option<Result<(), Fault>>,
     clock: MonotonicClock,
 }
@@ -278,6 +327,7 @@ impl Service {
             open: HashMap::new(),
             next_link: TOKEN_LINKS,
             stopping: None,
+            destroy: false,
             stopped: None,
             clock: MonotonicClock,
             spec,
@@ -299,7 +349,7 @@ impl Service {
         Ok(())
     }
 
-    fn run(mut self) -> Result<(), Fault> {
+    fn run(mut self) -> Result<Ending, Fault> {
         let mut ready = Vec::with_capacity(256);
         let mut scratch = vec![0u8; 64 << 10];
         let mut ticked = self.clock.now();

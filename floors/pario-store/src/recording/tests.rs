@@ -153,7 +153,9 @@ fn work(store: &dyn Store, disk: &RecordingDisk, seed: u64) -> Vec<Promise> {
     promises
 }
 
-fn check_promises(make: &dyn Fn(Arc<RecordingDisk>, &Path) -> Box<dyn Store>, seed: u64) {
+type Make<'a> = &'a dyn Fn(Arc<RecordingDisk>, &Path) -> Box<dyn Store>;
+
+fn check_promises(make: Make<'_>, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(RecordingDisk::new(dir.path()).unwrap());
     let store = make(Arc::clone(&disk), dir.path());

@@ -23,6 +23,6 @@ mod write;
 
 pub use directory::{ReadDir, path_bytes};
 pub use file::File;
-pub use mount::{Counts, Mount, MountSpec};
+pub use mount::{Counts, Locate, Mount, MountSpec, Way};
 pub use options::OpenOptions;
 pub use pending::Pending;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use pario_core::{Clock, Code, Fault, InodeId, Nanos, PartitionId, ServerIndex, SessionId};
+use pario_core::{Clock, Code, Fault, InodeId, PartitionId, ServerIndex, SessionId};
 use pario_net::connection::{Answer, Connection, Ticket};
 use pario_net::frame::PROTOCOL;
 use pario_net::greeting::{Hello, Purpose, Secret, nonce, random_number};
@@ -24,6 +24,24 @@ use super::open_file::OpenFile;
 /// A call is repeated after a reconnect only if it failed quickly: a silent server has used up the caller's patience.
 const REPEAT_LIMIT: Duration = Duration::from_millis(800);
 
+/// The current way to a partition: its secret and its servers' addresses change when it is brought up anew.
+#[derive(Clone)]
+pub struct Way {
+    /// The secret of this life.
+    pub secret: Secret,
+    /// How the servers are reached.
+    pub connect: Arc<dyn Connect>,
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Way")
+    }
+}
+
+/// Finds the way anew, as from the registry.
+pub type Locate = Arc<dyn Fn() -> Result<Way, Fault> + Send + Sync>;
+
 /// What a client needs to know to mount a partition.
 #[derive(Clone)]
 pub struct MountSpec {
@@ -31,14 +49,20 @@ pub struct MountSpec {
     pub name: String,
     /// Its identity.
     pub partition: PartitionId,
-    /// Its secret.
-    pub secret: Secret,
+    /// How it is reached now.
+    pub way: Way,
     /// How many servers it has.
     pub servers: usize,
-    /// How they are reached.
-    pub connect: Arc<dyn Connect>,
+    /// How to find it again after it was brought up anew; `None` for a partition inside this process.
+    pub locate: Option<Locate>,
     /// Outbox size, or 0 for what the servers propose.
     pub outbox_bytes: usize,
+}
+
+impl std::fmt::Debug for MountSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MountSpec").field("name", &self.name).field("partition", &self.partition).finish_non_exhaustive()
+    }
 }
 
 /// What a mount has done, counted; for tests, `PARIO_STATS` and benchmarks.
@@ -89,6 +113,7 @@ struct Link {
 /// See the module.
 pub struct Mount {
     spec: MountSpec,
+    way: Mutex<Way>,
     session: SessionId,
     fork: u64,
     numbers: AtomicU64,
@@ -119,6 +144,7 @@ impl Mount {
     pub fn new(spec: MountSpec) -> Arc<Mount> {
         let links = (0..spec.servers).map(|_| Mutex::default()).collect();
         Arc::new(Mount {
+            way: Mutex::new(spec.way.clone()),
             spec,
             session: SessionId(random_number()),
             fork: fork_generation(),
@@ -273,10 +299,28 @@ impl Mount {
         self.link(server).map_or(0, |link| link.volatile_losses)
     }
 
+    /// A fresh connection. Where the old way leads nowhere, a new one is looked for.
     pub(super) fn open(&self, server: ServerIndex, purpose: Purpose) -> Result<Connection, Fault> {
-        let stream = self.spec.connect.connect(server).map_err(|fault| fault.at(&self.spec.name))?;
-        let place = self.spec.name.clone();
-        Connection::greet(stream, place, &self.hello(server, purpose), &self.spec.secret)
+        let way = self.way.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let began = self.clock.now();
+        let fault = match self.open_by(&way, server, purpose) {
+            Ok(connection) => return Ok(connection),
+            Err(fault) => fault,
+        };
+        let outdated = matches!(fault.code, Code::Unreachable | Code::WrongSecret | Code::Stale);
+        let Some(locate) = self.spec.locate.as_ref().filter(|_| outdated) else { return Err(fault) };
+        let Ok(way) = locate() else { return Err(fault) };
+        if REPEAT_LIMIT < self.clock.now().since(began) {
+            return Err(fault);
+        }
+        let connection = self.open_by(&way, server, purpose)?;
+        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
+        Ok(connection)
+    }
+
+    fn open_by(&self, way: &Way, server: ServerIndex, purpose: Purpose) -> Result<Connection, Fault> {
+        let stream = way.connect.connect(server).map_err(|fault| fault.at(&self.spec.name))?;
+        Connection::greet(stream, self.spec.name.clone(), &self.hello(server, purpose), &way.secret)
     }
 
     fn hello(&self, server: ServerIndex, purpose: Purpose) -> Hello {
@@ -451,9 +495,4 @@ fn program() -> String {
 
 pub(super) fn odd(reply: &Reply) -> Fault {
     Fault::new(Code::Protocol, format!("an answer that does not belong to its question: {reply:?}"))
-}
-
-/// When something happened, on the node's clock.
-pub(super) fn now() -> Nanos {
-    MonotonicClock.now()
 }

@@ -93,14 +93,14 @@ fn run_and_kill(dir: PathBuf, until: u64) -> u64 {
             return line[at + WORD.len()..].parse::<u64>().ok();
         }
     };
-    let mut last = 0;
-    while last + 1 < until {
-        last = next().expect("the process goes on until it is killed");
+    let mut done = 0;
+    while done < until {
+        done = next().expect("the process goes on until it is killed") + 1;
     }
     process.kill().unwrap();
     while let Some(number) = next() {
-        last = number;
+        done = number + 1;
     }
     process.wait().unwrap();
-    last + 1
+    done
 }

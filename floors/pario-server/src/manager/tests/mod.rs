@@ -4,6 +4,7 @@ mod faulty;
 mod kill;
 mod ledger;
 mod model;
+mod power_cut;
 mod scale;
 mod semantics;
 mod sessions;

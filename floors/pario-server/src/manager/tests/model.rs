@@ -13,7 +13,7 @@ use crate::manager::{Answer, Pace};
 
 /// What the model has at a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Thing {
+pub(super) enum Thing {
     File,
     Link(String),
     Directory(BTreeMap<String, Thing>),
@@ -29,8 +29,8 @@ enum Led {
 }
 
 #[derive(Default)]
-struct Model {
-    root: BTreeMap<String, Thing>,
+pub(super) struct Model {
+    pub(super) root: BTreeMap<String, Thing>,
 }
 
 impl Model {
@@ -103,7 +103,7 @@ impl Model {
         Err(Code::LinkLoop)
     }
 
-    fn run(&mut self, line: &str) -> Result<(), Code> {
+    pub(super) fn run(&mut self, line: &str) -> Result<(), Code> {
         let words: Vec<&str> = line.split(' ').collect();
         match (words[0], words[1]) {
             ("create", path) => self.make(path, true, Thing::File),
@@ -199,7 +199,7 @@ impl Model {
 }
 
 /// The whole name space, read through requests, as the model has it; counts are checked on the way.
-fn read_tree(world: &mut World, path: &str, inodes: &mut u64) -> BTreeMap<String, Thing> {
+pub(super) fn read_tree(world: &mut World, path: &str, inodes: &mut u64) -> BTreeMap<String, Thing> {
     let entries = world.list_in_pages(path, 2);
     let attr = world.attr(&format!("stat {path}"));
     let directories = entries.iter().filter(|entry| entry.attr.kind == FileKind::Directory).count();
@@ -243,7 +243,7 @@ enum Step {
     ShutDown,
 }
 
-fn any_path() -> impl Strategy<Value = String> {
+pub(super) fn any_path() -> impl Strategy<Value = String> {
     let part = prop_oneof![6 => "[a-c]", 1 => Just("..".to_owned()), 1 => Just(".".to_owned())];
     let parts = proptest::collection::vec(part, 1..4);
     let slash = |likely: u32| prop_oneof![likely => Just(""), 1 => Just("/")];

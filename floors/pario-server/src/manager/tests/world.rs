@@ -45,7 +45,11 @@ impl World {
     }
 
     pub(super) fn with(pace: Pace, disk: Arc<dyn Disk>) -> World {
-        let dir = tempfile::tempdir().unwrap();
+        World::on(tempfile::tempdir().unwrap(), pace, disk)
+    }
+
+    /// What is in a directory already.
+    pub(super) fn on(dir: tempfile::TempDir, pace: Pace, disk: Arc<dyn Disk>) -> World {
         let mut world =
             World { dir, disk, pace, session: SessionId(7), request: 0, wall_ns: 1000, names: None };
         world.reopen();
