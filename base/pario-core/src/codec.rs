@@ -4,7 +4,9 @@
 
 use crate::attr::{AttrChange, DirEntry, FileAttr, FileKind, Space, Striping};
 use crate::fault::{Code, Fault};
-use crate::ids::{Generation, Incarnation, InodeId, LocalOffset, ObjectId, PartitionId, ServerIndex, SessionId};
+use crate::ids::{
+    Generation, Incarnation, InodeId, LocalOffset, ObjectId, PartitionId, ServerIndex, SessionId,
+};
 use crate::layout::Layout;
 
 /// Bytes that are not what they should be: too short, or a value that cannot be.

@@ -127,7 +127,9 @@ impl Fault {
     #[must_use]
     pub fn from_io(error: &std::io::Error, doing: impl fmt::Display) -> Self {
         let code = match error.raw_os_error() {
-            Some(number) => Code::ALL.iter().copied().find(|code| code.errno() == number && *code != Code::Lost),
+            Some(number) => {
+                Code::ALL.iter().copied().find(|code| code.errno() == number && *code != Code::Lost)
+            }
             None => None,
         };
         let code = match error.raw_os_error() {

@@ -63,7 +63,7 @@ impl Layout {
     pub fn new(stripe_bytes: u64, count: u16, first: u16, total: u16) -> Result<Self, LayoutError> {
         let in_range = (limits::STRIPE_BYTES_MIN..=limits::STRIPE_BYTES_MAX).contains(&stripe_bytes);
         let stripe = u32::try_from(stripe_bytes).map_err(|_| LayoutError::Stripe(stripe_bytes))?;
-        if !in_range || stripe_bytes % limits::STRIPE_BYTES_MIN != 0 {
+        if !in_range || !stripe_bytes.is_multiple_of(limits::STRIPE_BYTES_MIN) {
             return Err(LayoutError::Stripe(stripe_bytes));
         }
         if count == 0 || total < count || limits::SERVERS_MAX < usize::from(total) {

@@ -11,7 +11,9 @@ pub struct Size(pub u64);
 
 /// Why a text is not a size.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("'{text}' is not a size: write a number with an optional unit, such as 4096, 64KiB, 8MiB, 1.5GiB or 10MB")]
+#[error(
+    "'{text}' is not a size: write a number with an optional unit, such as 4096, 64KiB, 8MiB, 1.5GiB or 10MB"
+)]
 pub struct SizeError {
     /// What was written.
     pub text: String,
@@ -64,7 +66,7 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         for (factor, name) in units {
-            if factor <= self.0 && self.0 % factor == 0 {
+            if factor <= self.0 && self.0.is_multiple_of(factor) {
                 return write!(f, "{}{name}", self.0 / factor);
             }
         }

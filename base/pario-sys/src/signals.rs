@@ -45,8 +45,11 @@ impl Signals {
     pub fn wait(&self) -> io::Result<i32> {
         let mut bytes = [0u8; size_of::<libc::signalfd_siginfo>()];
         let count = rustix::io::read(&self.fd, &mut bytes)?;
-        let number = bytes.first_chunk::<4>().filter(|_| count == bytes.len()).map(|word| u32::from_ne_bytes(*word));
-        number.and_then(|number| i32::try_from(number).ok()).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+        let number =
+            bytes.first_chunk::<4>().filter(|_| count == bytes.len()).map(|word| u32::from_ne_bytes(*word));
+        number
+            .and_then(|number| i32::try_from(number).ok())
+            .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
 

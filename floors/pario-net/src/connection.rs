@@ -76,7 +76,8 @@ impl Connection {
 
     /// Greets over a stream that is connected already.
     pub fn greet(stream: Stream, place: String, hello: &Hello, secret: &Secret) -> Result<Connection, Fault> {
-        let welcome = greet(&stream, hello, secret).map_err(|fault| fault.at(format!("server {} ({place})", hello.server)))?;
+        let welcome = greet(&stream, hello, secret)
+            .map_err(|fault| fault.at(format!("server {} ({place})", hello.server)))?;
         let check = stream.data_check();
         let clock = MonotonicClock;
         let heard = AtomicU64::new(clock.now().0);
@@ -118,6 +119,20 @@ impl Connection {
         self.broken().is_some()
     }
 
+    /// Looks whether the server has hung up, where nothing is under way; costs a system call.
+    pub fn has_ended(&self) -> bool {
+        if self.is_dead() {
+            return true;
+        }
+        let idle = self.state().answers.is_empty();
+        let Some(_turn) = idle.then(|| self.reading.try_lock().ok()).flatten() else { return false };
+        if self.stream.has_ended() {
+            self.fail(&FrameError::Ended);
+            return true;
+        }
+        false
+    }
+
     /// Ends the connection.
     pub fn close(&self) {
         self.stream.shut();
@@ -130,7 +145,12 @@ impl Connection {
     }
 
     /// Sends a request, with file data in parts and descriptors; returns without waiting for the answer.
-    pub fn start(&self, request: &Request, data: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<Ticket, Fault> {
+    pub fn start(
+        &self,
+        request: &Request,
+        data: &[&[u8]],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Ticket, Fault> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.start_as(number, request, data, descriptors)
     }
@@ -149,7 +169,10 @@ impl Connection {
                 return Err(fault.clone());
             }
             if IN_FLIGHT_MAX <= state.answers.len() {
-                return Err(Fault::new(Code::TooMany, format!("{IN_FLIGHT_MAX} requests wait for server {}", self.server)));
+                return Err(Fault::new(
+                    Code::TooMany,
+                    format!("{IN_FLIGHT_MAX} requests wait for server {}", self.server),
+                ));
             }
             state.answers.insert(number, None);
         }
@@ -192,18 +215,27 @@ impl Connection {
     }
 
     /// The next notice of a connection that carries notices; `None` when `limit` passed without one.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub fn notice(&self, limit: Duration) -> Result<Option<Notice>, Fault> {
         if !self.stream.wait_readable(limit).map_err(|error| self.fail(&error.into()))? {
             return Ok(None);
         }
         let frame = self.read_frame(None).map_err(|error| self.fail(&error))?;
         match frame.0.kind {
-            FrameKind::Notice => decode::<Notice>(&frame.0, &frame.1).map(Some).map_err(|error| self.fail(&error)),
+            FrameKind::Notice => {
+                decode::<Notice>(&frame.0, &frame.1).map(Some).map_err(|error| self.fail(&error))
+            }
             _ => Err(self.fail(&FrameError::Kind(frame.0.kind as u16))),
         }
     }
 
-    fn send(&self, number: u64, request: &Request, data: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+    fn send(
+        &self,
+        number: u64,
+        request: &Request,
+        data: &[&[u8]],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Fault> {
         let head = frame::seal(FrameKind::Request, number, request, data, self.check);
         let mut parts = Vec::with_capacity(1 + data.len());
         parts.push(IoSlice::new(&head));
@@ -258,7 +290,11 @@ impl Connection {
         if !matches!(self.state().answers.get(&number), Some(None)) {
             return Ok(());
         }
-        if !self.stream.wait_readable(Duration::from_millis(PING_MS / 2)).map_err(|error| self.fail(&error.into()))? {
+        if !self
+            .stream
+            .wait_readable(Duration::from_millis(PING_MS / 2))
+            .map_err(|error| self.fail(&error.into()))?
+        {
             return self.mind_silence();
         }
         let (head, body, data, descriptors) =
@@ -282,9 +318,11 @@ impl Connection {
                 }
                 Notice::Recall { .. } | Notice::Goodbye { .. } => Ok(()),
             },
-            FrameKind::Hello | FrameKind::Challenge | FrameKind::Proof | FrameKind::Welcome | FrameKind::Request => {
-                Err(self.fail(&FrameError::Kind(head.kind as u16)))
-            }
+            FrameKind::Hello
+            | FrameKind::Challenge
+            | FrameKind::Proof
+            | FrameKind::Welcome
+            | FrameKind::Request => Err(self.fail(&FrameError::Kind(head.kind as u16))),
         }
     }
 
@@ -324,7 +362,11 @@ impl Connection {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     // Inside a frame the rest is already on its way.
                     if !self.stream.wait_readable(Duration::from_millis(SILENCE_MS_MAX))? {
-                        return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "silent inside a frame").into());
+                        return Err(std::io::Error::new(
+                            std::io::ErrorKind::TimedOut,
+                            "silent inside a frame",
+                        )
+                        .into());
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -402,6 +444,7 @@ fn greet(stream: &Stream, hello: &Hello, secret: &Secret) -> Result<Welcome, Fau
     expect(stream, FrameKind::Welcome)
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
 fn expect<T: Encode>(stream: &Stream, kind: FrameKind) -> Result<T, Fault> {
     let limit = Duration::from_millis(pario_core::limits::CONNECT_MS_MAX);
     let mut assembler = frame::Assembler::default();
@@ -421,7 +464,9 @@ fn expect<T: Encode>(stream: &Stream, kind: FrameKind) -> Result<T, Fault> {
                 return Err(Fault::new(Code::Unreachable, format!("greeting: {error}")));
             }
         };
-        let Some(frame) = assembler.advance(count, frame::GREETING_BODY_BYTES_MAX).map_err(protocol)? else { continue };
+        let Some(frame) = assembler.advance(count, frame::GREETING_BODY_BYTES_MAX).map_err(protocol)? else {
+            continue;
+        };
         if frame.head.kind == FrameKind::Reply {
             return match frame.message::<Reply>().map_err(protocol)? {
                 Reply::Failed { fault } => Err(fault),

@@ -41,7 +41,9 @@ pub enum FrameKind {
 impl FrameKind {
     fn from_number(number: u16) -> Option<FrameKind> {
         use FrameKind::{Challenge, Hello, Notice, Proof, Reply, Request, Welcome};
-        [Hello, Challenge, Proof, Welcome, Request, Reply, Notice].into_iter().find(|kind| *kind as u16 == number)
+        [Hello, Challenge, Proof, Welcome, Request, Reply, Notice]
+            .into_iter()
+            .find(|kind| *kind as u16 == number)
     }
 }
 
@@ -128,7 +130,8 @@ pub struct Frame {
 impl Frame {
     /// Decodes the body.
     pub fn message<T: Encode>(&self) -> Result<T, FrameError> {
-        codec::from_bytes(&self.body).map_err(|source| FrameError::Body { request: self.head.request, source })
+        codec::from_bytes(&self.body)
+            .map_err(|source| FrameError::Body { request: self.head.request, source })
     }
 }
 
@@ -207,13 +210,20 @@ pub enum DataCheck {
 }
 
 /// Head and body of a frame, ready to send in front of `data` (given in parts).
-pub fn seal<T: Encode>(kind: FrameKind, request: u64, message: &T, data: &[&[u8]], check: DataCheck) -> Vec<u8> {
+pub fn seal<T: Encode>(
+    kind: FrameKind,
+    request: u64,
+    message: &T,
+    data: &[&[u8]],
+    check: DataCheck,
+) -> Vec<u8> {
     let body = codec::to_bytes(message);
     assert!(body.len() <= FRAME_BODY_BYTES_MAX, "a message outgrew its frame");
     let data_bytes: usize = data.iter().map(|part| part.len()).sum();
     assert!(data_bytes <= FRAME_DATA_BYTES_MAX, "data outgrew its frame");
     let checked = check == DataCheck::Crc && 0 < data_bytes;
-    let data_crc = if checked { data.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)) } else { 0 };
+    let data_crc =
+        if checked { data.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)) } else { 0 };
     let mut head = Head {
         kind,
         data_checked: checked,
@@ -312,10 +322,14 @@ mod tests {
     fn frames_come_back_whole_in_any_pieces() {
         let data = vec![3u8; 5000];
         let request = Request::Write {
-            object: pario_core::ObjectId { inode: pario_core::InodeId(5), generation: pario_core::Generation(0) },
+            object: pario_core::ObjectId {
+                inode: pario_core::InodeId(5),
+                generation: pario_core::Generation(0),
+            },
             at: pario_core::LocalOffset(4096),
         };
-        let mut bytes = seal(FrameKind::Request, 1, &request, &[&data[..2000], &data[2000..]], DataCheck::Crc);
+        let mut bytes =
+            seal(FrameKind::Request, 1, &request, &[&data[..2000], &data[2000..]], DataCheck::Crc);
         bytes.extend_from_slice(&data);
         bytes.extend(seal(FrameKind::Request, 2, &Request::Ping {}, &[], DataCheck::Crc));
         for step in [1, 31, 33, 4096, usize::MAX] {

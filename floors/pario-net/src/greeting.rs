@@ -70,7 +70,18 @@ pub struct Hello {
     /// Fresh random bytes.
     pub nonce: [u8; 32],
 }
-encode_struct!(Hello { protocol, partition, server, session, purpose, host, pid, start_ticks, program, nonce });
+encode_struct!(Hello {
+    protocol,
+    partition,
+    server,
+    session,
+    purpose,
+    host,
+    pid,
+    start_ticks,
+    program,
+    nonce
+});
 
 /// The server's half of the proof.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -160,7 +171,8 @@ enum Side {
 }
 
 fn mac(secret: &Secret, side: Side, hello: &Hello, nonce: &[u8; 32]) -> Hmac<Sha256> {
-    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
+    let mut mac =
+        <Hmac<Sha256> as KeyInit>::new_from_slice(&secret.0).expect("HMAC takes keys of any length");
     mac.update(match side {
         Side::Server => b"pario server 1\0",
         Side::Client => b"pario client 1\0",

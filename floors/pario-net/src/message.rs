@@ -6,8 +6,8 @@
 //! Never: file data inside a message; it travels apart, behind the body. Always: tags are never reused.
 
 use pario_core::{
-    AttrChange, DirEntry, FileAttr, Generation, InodeId, LocalOffset, ObjectId, ServerIndex, SessionId, Space,
-    Striping, encode_enum, encode_struct,
+    AttrChange, DirEntry, FileAttr, Generation, InodeId, LocalOffset, ObjectId, ServerIndex, SessionId,
+    Space, Striping, encode_enum, encode_struct,
 };
 
 /// Where a path starts and how it goes on. `path` may be empty (the base itself) and may hold slashes and symbolic links.

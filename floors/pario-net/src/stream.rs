@@ -118,6 +118,18 @@ impl Stream {
         socket::receive(self.as_fd(), buffer, descriptors, Blocking::Never)
     }
 
+    /// Whether the peer has hung up and nothing is left to read; does not wait.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        let mut byte = [0u8; 1];
+        let flags = rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT;
+        match rustix::net::recv(self, &mut byte, flags) {
+            Ok((_, count)) => count == 0,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => false,
+            Err(_) => true,
+        }
+    }
+
     /// Waits until there is something to receive; false when `limit` passed first.
     pub fn wait_readable(&self, limit: Duration) -> io::Result<bool> {
         self.wait(PollFlags::IN, limit)

@@ -53,7 +53,12 @@ struct Link {
 }
 
 impl Peers {
-    pub(crate) fn new(connect: Arc<dyn Connect>, hello: Hello, secret: Secret, servers: usize) -> std::io::Result<Peers> {
+    pub(crate) fn new(
+        connect: Arc<dyn Connect>,
+        hello: Hello,
+        secret: Secret,
+        servers: usize,
+    ) -> std::io::Result<Peers> {
         let links = (0..servers).map(|_| Mutex::default()).collect();
         let shared = Arc::new(Shared { connect, hello, secret, links, clock: MonotonicClock });
         Ok(Peers { shared, pool: Pool::start("pario-peers", WORKERS)? })

@@ -56,8 +56,11 @@ impl StoreChoice {
             }
             StoreChoice::Direct { dir, cache_bytes, high, low } => {
                 let share = |part: f64| part_of(*cache_bytes, part);
-                let settings =
-                    DirectSettings { cache_bytes: *cache_bytes, high_bytes: share(*high), low_bytes: share(*low) };
+                let settings = DirectSettings {
+                    cache_bytes: *cache_bytes,
+                    high_bytes: share(*high),
+                    low_bytes: share(*low),
+                };
                 OpenStore { store: Arc::new(DirectStore::open(dir, settings)?), volatile: true, lends: false }
             }
             StoreChoice::Memory { bytes } => {

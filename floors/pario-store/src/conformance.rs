@@ -3,7 +3,7 @@
 //! Never: knows which store it checks. Always: a failure of the random part names its seed.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
 use pario_sys::Piece;
@@ -290,25 +290,35 @@ fn writers_beside_each_other(store: &dyn Store) {
 }
 
 fn late_writes_never_reach_the_next_generation(store: &dyn Store) {
-    const ROUNDS: u32 = 60;
-    let done = AtomicBool::new(false);
-    let current = std::sync::atomic::AtomicU32::new(0);
+    const ROUNDS: u32 = 40;
+    // More pieces than one system call takes, so that a cut can come between two parts of a write.
+    let source = [1; 30_000];
+    let pieces: Vec<Piece<'_>> = source.chunks(4).map(Piece::from).collect();
+    let (current, written, done) = (AtomicU32::new(0), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let writer = scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
-                write(store, id(1, current.load(Ordering::Acquire)), 0, &[1; 30_000]);
+                let object = id(1, current.load(Ordering::Acquire));
+                store.write(object, LocalOffset(0), &pieces).expect("writing");
+                written.fetch_add(1, Ordering::AcqRel);
             }
         });
+        let mut lengths = Vec::new();
         for generation in 0..ROUNDS {
             write(store, id(1, generation), 0, b"x");
             store
                 .truncate(InodeId(1), Generation(generation), Generation(generation + 1), 0)
                 .expect("cutting");
-            // The writer has not heard of the new generation, so nothing may be in it.
-            let bytes = store.length(id(1, generation + 1)).expect("length");
-            assert_eq!(bytes, Some(0), "generation {}", generation + 1);
+            // Let the write that ran beside the cut come to its end.
+            let before = written.load(Ordering::Acquire);
+            while written.load(Ordering::Acquire) < before + 2 && !writer.is_finished() {
+                std::thread::yield_now();
+            }
+            lengths.push(store.length(id(1, generation + 1)).expect("length"));
             current.store(generation + 1, Ordering::Release);
         }
         done.store(true, Ordering::Release);
+        // The writer had not heard of the new generation, so nothing may have been in it.
+        assert_eq!(lengths, vec![Some(0); lengths.len()]);
     });
 }

@@ -59,7 +59,9 @@ struct Running {
 fn converse<R: Read, W: Write>(side: &mut ServerSide<R, W>, spec: &ServeSpec, running: Running) -> ExitCode {
     let Running { server, ready, holds, signals } = running;
     let introduced = side.ready(ready).and_then(|()| side.peers()).and_then(|peers| {
-        server.set_peers(Arc::new(ByAddress { servers: peers.iter().map(|peer| addresses(peer, true)).collect() }));
+        server.set_peers(Arc::new(ByAddress {
+            servers: peers.iter().map(|peer| addresses(peer, true)).collect(),
+        }));
         side.up()
     });
     if let Err(error) = introduced {
@@ -104,8 +106,8 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
     }
     let settings = &spec.settings;
     let total = u16::try_from(settings.servers.len()).unwrap_or(u16::MAX);
-    let defaults =
-        Layout::new(settings.stripe.0, total, 0, total).map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
+    let defaults = Layout::new(settings.stripe.0, total, 0, total)
+        .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
     let store = store_choice(spec).open()?;
     let unix: Option<PathBuf> = spec.listen.unix.then(|| spec.dir.join("socket"));
     let tcp = spec.listen.tcp.as_ref().map(tcp_address).transpose()?;
@@ -145,9 +147,9 @@ fn store_choice(spec: &ServeSpec) -> StoreChoice {
 fn tcp_address(listen: &ListenTcp) -> Result<SocketAddr, Fault> {
     let Some(host) = &listen.host else { return Ok((IpAddr::V4(Ipv4Addr::LOCALHOST), listen.port).into()) };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let mut found = (bare, listen.port).to_socket_addrs().map_err(|error| {
-        Fault::new(Code::Invalid, format!("host '{host}' has no address here: {error}"))
-    })?;
+    let mut found = (bare, listen.port)
+        .to_socket_addrs()
+        .map_err(|error| Fault::new(Code::Invalid, format!("host '{host}' has no address here: {error}")))?;
     found.next().ok_or_else(|| Fault::new(Code::Invalid, format!("host '{host}' has no address here")))
 }
 

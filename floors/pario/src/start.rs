@@ -22,8 +22,8 @@ use crate::partition::destroy::destroy_all;
 use crate::partition::identity::find_existing;
 use crate::partition::launch::START_LIMIT;
 use crate::partition::{
-    Birth, Claimed, Entry, LaunchPlan, Layers, Liveness, Registry, RegistryError, ServerEntry, Settings, State, StoreKind,
-    TransportChoice, binary, launch,
+    Birth, Claimed, Entry, LaunchPlan, Layers, Liveness, Registry, RegistryError, ServerEntry, Settings,
+    State, StoreKind, TransportChoice, binary, launch,
 };
 use crate::serve::addresses;
 
@@ -120,7 +120,10 @@ fn end_survivors(claimed: &Claimed) -> Result<()> {
     }
     for server in &previous.servers {
         if let Stopped::Unreachable(why) = stop(previous, server, DownHow::Keep) {
-            return Err(Error::Setup(format!("server {} of the former life cannot be stopped: {why}", server.index)));
+            return Err(Error::Setup(format!(
+                "server {} of the former life cannot be stopped: {why}",
+                server.index
+            )));
         }
     }
     Ok(())
@@ -128,7 +131,9 @@ fn end_survivors(claimed: &Claimed) -> Result<()> {
 
 /// Whether a server on another machine can be connected to.
 fn answers(server: &ServerEntry) -> bool {
-    server.tcp.is_some_and(|address| std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_ok())
+    server
+        .tcp
+        .is_some_and(|address| std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_ok())
 }
 
 enum Stopped {
@@ -144,8 +149,9 @@ fn stop(entry: &Entry, server: &ServerEntry, how: DownHow) -> Stopped {
     if here && !server.process().is_alive() {
         return Stopped::Gone;
     }
-    let asked = control(entry, server)
-        .and_then(|connection| connection.call(&Request::Shutdown { destroy: how == DownHow::Destroy }).map(|_| ()));
+    let asked = control(entry, server).and_then(|connection| {
+        connection.call(&Request::Shutdown { destroy: how == DownHow::Destroy }).map(|_| ())
+    });
     match (asked, here) {
         (Ok(()), true) => {
             wait_gone(server, STOP_LIMIT);
@@ -211,10 +217,14 @@ pub fn down(registry: &Registry, name: &str, how: DownHow) -> Result<Down> {
         return Err(Error::Setup(format!("partition '{name}' is being started; try again when it is up")));
     }
     let how = if entry.settings.store == StoreKind::Memory { DownHow::Destroy } else { how };
-    let mut down = Down { name: name.to_owned(), stopped: 0, killed: Vec::new(), gone: Vec::new(), left: Vec::new() };
+    let mut down =
+        Down { name: name.to_owned(), stopped: 0, killed: Vec::new(), gone: Vec::new(), left: Vec::new() };
     let outcomes: Vec<(ServerIndex, Stopped)> = std::thread::scope(|scope| {
-        let ending: Vec<_> =
-            entry.servers.iter().map(|server| (server.index, scope.spawn(|| stop(&entry, server, how)))).collect();
+        let ending: Vec<_> = entry
+            .servers
+            .iter()
+            .map(|server| (server.index, scope.spawn(|| stop(&entry, server, how))))
+            .collect();
         let gone = |_| Stopped::Unreachable("the thread that stopped it panicked".into());
         ending.into_iter().map(|(index, thread)| (index, thread.join().unwrap_or_else(gone))).collect()
     });
@@ -320,7 +330,8 @@ impl Partition {
                 Err(error) => {
                     // Somebody else was first: mount what they start.
                     let theirs = registry.get(&settings.name).map_err(Error::setup)?.is_some_and(|entry| {
-                        entry.state == State::Running || (entry.state == State::Starting && entry.starter_is_alive())
+                        entry.state == State::Running
+                            || (entry.state == State::Starting && entry.starter_is_alive())
                     });
                     if !theirs || START_LIMIT < MonotonicClock.now().since(began) {
                         return Err(error);
@@ -335,7 +346,8 @@ impl Partition {
 
 /// The name that a partition has in the registry now.
 fn spec_name(path: &Path, id: pario_core::PartitionId) -> std::result::Result<String, Fault> {
-    let entries = Registry::open(path).list().map_err(|error| Fault::new(Code::Unreachable, error.to_string()))?;
+    let entries =
+        Registry::open(path).list().map_err(|error| Fault::new(Code::Unreachable, error.to_string()))?;
     let found = entries.into_iter().find(|entry| entry.id == id && entry.state == State::Running);
     found.map(|entry| entry.name).ok_or_else(|| Fault::new(Code::Unreachable, "the partition is down"))
 }

@@ -2,7 +2,8 @@
 
 use pario::{EmbedOptions, EmbedStore, EmbedTransport, Partition};
 
-const TRANSPORTS: [EmbedTransport; 3] = [EmbedTransport::InProcess, EmbedTransport::Unix, EmbedTransport::Tcp];
+const TRANSPORTS: [EmbedTransport; 3] =
+    [EmbedTransport::InProcess, EmbedTransport::Unix, EmbedTransport::Tcp];
 const STORES: [EmbedStore; 3] = [EmbedStore::Memory, EmbedStore::Files, EmbedStore::Direct];
 
 fn each(check: impl Fn(&Partition)) {

@@ -11,7 +11,9 @@ use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
 
 use super::record::{RECORD_HEAD_BYTES, RecordHead, RecordKind};
-use super::{CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at};
+use super::{
+    CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
+};
 
 /// Why an outbox is refused.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +68,10 @@ impl OutboxReader {
         let segment = Shared::attach(descriptor, Access::ReadOnly, limit)?;
         let capacity = segment.load_u64(outbox_at::CAPACITY, Ordering::Relaxed);
         let magic = segment.load_u64(outbox_at::MAGIC, Ordering::Acquire);
-        if magic != OUTBOX_MAGIC || capacity != (segment.len() - OUTBOX_HEAD_BYTES) as u64 || capacity % RECORD_ALIGN != 0 {
+        if magic != OUTBOX_MAGIC
+            || capacity != (segment.len() - OUTBOX_HEAD_BYTES) as u64
+            || capacity % RECORD_ALIGN != 0
+        {
             return Err(OutboxError::Form);
         }
         Ok(OutboxReader { segment, capacity })
@@ -81,7 +86,7 @@ impl OutboxReader {
     /// Position behind the last committed record. `taken` is the caller's own cursor, for checking.
     pub fn tail(&self, taken: u64) -> Result<u64, OutboxError> {
         let tail = self.segment.load_u64(outbox_at::TAIL, Ordering::Acquire);
-        if tail < taken || self.capacity < tail - taken || tail % RECORD_ALIGN != 0 {
+        if tail < taken || self.capacity < tail - taken || !tail.is_multiple_of(RECORD_ALIGN) {
             return Err(OutboxError::Lie { what: "an impossible tail", position: tail });
         }
         Ok(tail)
@@ -90,7 +95,10 @@ impl OutboxReader {
     /// The record at `position`, which is before `tail`.
     pub fn record(&self, position: u64, tail: u64) -> Result<RecordView, OutboxError> {
         let lie = |what| OutboxError::Lie { what, position };
-        assert!(position < tail && position % RECORD_ALIGN == 0, "only committed records are looked at");
+        assert!(
+            position < tail && position.is_multiple_of(RECORD_ALIGN),
+            "only committed records are looked at"
+        );
         let place = usize::try_from(position % self.capacity).map_err(|_| lie("an impossible position"))?;
         let at = OUTBOX_HEAD_BYTES + place;
         let mut bytes = [0u8; RECORD_HEAD_BYTES];

@@ -77,7 +77,8 @@ impl RecordHead {
             2 => RecordKind::Pad,
             _ => return Err("a record of unknown kind"),
         };
-        let layout = Layout::new(u64::from(word(40)), half(44), half(46), half(48)).map_err(|_| "an impossible layout")?;
+        let layout = Layout::new(u64::from(word(40)), half(44), half(46), half(48))
+            .map_err(|_| "an impossible layout")?;
         let (offset, data_bytes) = (long(32), word(12));
         if pario_core::limits::FILE_BYTES_MAX < offset.saturating_add(u64::from(data_bytes)) {
             return Err("a record beyond the end of every file");

@@ -15,7 +15,9 @@ use pario_sys::doorbell::Doorbell;
 use pario_sys::shared::{Access, AttachLimit, Shared};
 
 use super::record::{RecordHead, RecordKind, span};
-use super::{CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at};
+use super::{
+    CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
+};
 
 /// How long one sleep for a server lasts before its health is looked at.
 const NAP: Duration = Duration::from_millis(20);
@@ -73,7 +75,10 @@ pub struct Attached {
 }
 
 fn gone(server: ServerIndex) -> Fault {
-    Fault::new(pario_core::Code::Unreachable, format!("server {server} is gone and has not taken all of the outbox"))
+    Fault::new(
+        pario_core::Code::Unreachable,
+        format!("server {server} is gone and has not taken all of the outbox"),
+    )
 }
 
 /// A process's outbox for one partition.
@@ -91,20 +96,19 @@ impl Cursor {
     /// Maps what a server sent in answer to an offered outbox.
     pub fn attach(server: ServerIndex, page: OwnedFd, doorbell: OwnedFd) -> Result<Cursor, Fault> {
         let limit = AttachLimit { bytes_min: CURSOR_BYTES, bytes_max: CURSOR_BYTES };
-        let page = Shared::attach(page, Access::ReadOnly, limit)
-            .map_err(|error| Fault::new(pario_core::Code::Protocol, format!("server {server}'s cursor: {error}")))?;
+        let page = Shared::attach(page, Access::ReadOnly, limit).map_err(|error| {
+            Fault::new(pario_core::Code::Protocol, format!("server {server}'s cursor: {error}"))
+        })?;
         if page.load_u64(cursor_at::MAGIC, Ordering::Relaxed) != CURSOR_MAGIC {
-            return Err(Fault::new(pario_core::Code::Protocol, format!("server {server}'s cursor has another form")));
+            return Err(Fault::new(
+                pario_core::Code::Protocol,
+                format!("server {server}'s cursor has another form"),
+            ));
         }
-        let doorbell = Doorbell::from_fd(doorbell).map_err(|error| Fault::from_io(&error, "a server's doorbell"))?;
+        let doorbell =
+            Doorbell::from_fd(doorbell).map_err(|error| Fault::from_io(&error, "a server's doorbell"))?;
         let taken = page.load_u64(cursor_at::TAKEN, Ordering::Acquire);
-        Ok(Cursor {
-            server,
-            page,
-            doorbell,
-            wanted: AtomicU64::new(taken),
-            unannounced: AtomicU64::new(0),
-        })
+        Ok(Cursor { server, page, doorbell, wanted: AtomicU64::new(taken), unannounced: AtomicU64::new(0) })
     }
 
     /// Position up to which the server has taken everything.
@@ -145,7 +149,14 @@ impl Outbox {
         segment.store_u64(outbox_at::CAPACITY, capacity as u64, Ordering::Relaxed);
         segment.store_u64(outbox_at::MAGIC, OUTBOX_MAGIC, Ordering::Release);
         let slots = Mutex::new((0..servers).map(|_| Slot::Never).collect());
-        Ok(Outbox { segment, descriptor, capacity: capacity as u64, tail: Mutex::new(0), slots, clock: MonotonicClock })
+        Ok(Outbox {
+            segment,
+            descriptor,
+            capacity: capacity as u64,
+            tail: Mutex::new(0),
+            slots,
+            clock: MonotonicClock,
+        })
     }
 
     /// The descriptor to offer to servers.
@@ -209,6 +220,15 @@ impl Outbox {
         }
     }
 
+    /// What a server that is gone has not taken.
+    #[must_use]
+    pub fn stopped(&self, server: ServerIndex) -> Option<std::ops::Range<u64>> {
+        match self.slots().get(server.at()) {
+            Some(Slot::Stopped { taken, wanted }) if taken < wanted => Some(*taken..*wanted),
+            Some(Slot::Stopped { .. } | Slot::Never | Slot::Attached(_)) | None => None,
+        }
+    }
+
     /// The cursor of an attached server.
     #[must_use]
     pub fn cursor(&self, server: ServerIndex) -> Option<Arc<Cursor>> {
@@ -222,7 +242,9 @@ impl Outbox {
     #[must_use]
     pub fn is_taken(&self, server: ServerIndex, position: u64) -> bool {
         match self.slots().get(server.at()) {
-            Some(Slot::Attached(cursor)) => position.min(cursor.wanted.load(Ordering::Acquire)) <= cursor.taken(),
+            Some(Slot::Attached(cursor)) => {
+                position.min(cursor.wanted.load(Ordering::Acquire)) <= cursor.taken()
+            }
             Some(Slot::Stopped { taken, wanted }) => position.min(*wanted) <= *taken,
             Some(Slot::Never) | None => true,
         }
@@ -255,7 +277,12 @@ impl Outbox {
     }
 
     /// Waits until `server` has taken everything up to `position`.
-    pub fn wait_taken(&self, server: ServerIndex, position: u64, progress: Progress<'_>) -> Result<(), Fault> {
+    pub fn wait_taken(
+        &self,
+        server: ServerIndex,
+        position: u64,
+        progress: Progress<'_>,
+    ) -> Result<(), Fault> {
         if self.is_taken(server, position) {
             return Ok(());
         }

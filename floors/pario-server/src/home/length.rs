@@ -50,7 +50,13 @@ impl Cut {
 }
 
 impl Home {
-    pub(super) fn set_length(&mut self, caller: Caller, inode: InodeId, bytes: u64, now: Nanos) -> Result<(), Fault> {
+    pub(super) fn set_length(
+        &mut self,
+        caller: Caller,
+        inode: InodeId,
+        bytes: u64,
+        now: Nanos,
+    ) -> Result<(), Fault> {
         if let Some(kept) = self.names.kept(caller.origin())?
             && !self.unfinished.contains_key(&inode)
         {
@@ -65,9 +71,10 @@ impl Home {
 
     /// Waits until nobody uses the file.
     pub(super) fn cut(&mut self, cut: Cut, now: Nanos) -> Result<(), Fault> {
-        self.retry_settling(cut.inode, now);
+        self.retry_settling(cut.inode);
         let ticket = self.ticket(Wait::Cut(cut));
-        let ask = BarrierAsk { inode: cut.inode, ticket, kind: Barrier::Stop, asker: Some(cut.caller.session) };
+        let ask =
+            BarrierAsk { inode: cut.inode, ticket, kind: Barrier::Stop, asker: Some(cut.caller.session) };
         let mut actions = Vec::new();
         self.leases.barrier(ask, now, &mut actions);
         self.carry_out(actions, now);
@@ -114,7 +121,10 @@ impl Home {
 
     pub(super) fn cut_done(&mut self, cut: &Cut, truncation: Truncation, result: RoundsResult, now: Nanos) {
         if let Err(fault) = result {
-            let text = format!("{} (the truncation of inode {} is finished when it is back)", fault.text, truncation.inode);
+            let text = format!(
+                "{} (the truncation of inode {} is finished when it is back)",
+                fault.text, truncation.inode
+            );
             return self.cut_failed(cut, Fault::new(fault.code, text), now);
         }
         self.unfinished.remove(&cut.inode);
@@ -213,8 +223,12 @@ impl Home {
         if self.peers.is_none() {
             return;
         }
-        let due: Vec<InodeId> =
-            self.unremoved.iter().filter(|(_, (at, _))| at.plus_ms(RETRY_MS) <= now).map(|(inode, _)| *inode).collect();
+        let due: Vec<InodeId> = self
+            .unremoved
+            .iter()
+            .filter(|(_, (at, _))| at.plus_ms(RETRY_MS) <= now)
+            .map(|(inode, _)| *inode)
+            .collect();
         for inode in due.into_iter().take(64) {
             self.remove_if_unused(inode);
         }
@@ -223,7 +237,8 @@ impl Home {
 
 /// Objects of a removed file. A file that never had a byte nor a truncation has none.
 fn removal(attr: &FileAttr) -> Rounds {
-    let has_objects = attr.kind == pario_core::FileKind::File && (0 < attr.size || attr.generation != Generation(0));
+    let has_objects =
+        attr.kind == pario_core::FileKind::File && (0 < attr.size || attr.generation != Generation(0));
     if !has_objects {
         return Vec::new();
     }

@@ -27,12 +27,15 @@ impl Home {
         let reply = self.names.request(caller.origin(), &request, wall_ns())?.reply;
         let busy: Vec<InodeId> = match &reply {
             NameReply::Attr { attr } if attr.kind == FileKind::File => vec![attr.inode],
-            NameReply::Entries { entries, .. } => {
-                entries.iter().filter(|entry| entry.attr.kind == FileKind::File).map(|entry| entry.attr.inode).collect()
-            }
+            NameReply::Entries { entries, .. } => entries
+                .iter()
+                .filter(|entry| entry.attr.kind == FileKind::File)
+                .map(|entry| entry.attr.inode)
+                .collect(),
             NameReply::Attr { .. } | NameReply::Done {} | NameReply::Target { .. } => Vec::new(),
         };
-        let busy: Vec<InodeId> = busy.into_iter().filter(|inode| self.is_written_behind(*inode, caller)).collect();
+        let busy: Vec<InodeId> =
+            busy.into_iter().filter(|inode| self.is_written_behind(*inode, caller)).collect();
         if busy.is_empty() {
             self.reply(caller, Reply::Name { reply });
             return Ok(());
@@ -40,7 +43,7 @@ impl Home {
         let number = self.number();
         self.looks.insert(number, Look { caller, request, left: busy.len() });
         for inode in busy {
-            self.retry_settling(inode, now);
+            self.retry_settling(inode);
             let ticket = self.ticket(Wait::Look(number));
             let ask = BarrierAsk { inode, ticket, kind: Barrier::Look, asker: Some(caller.session) };
             let mut actions = Vec::new();
@@ -52,11 +55,13 @@ impl Home {
 
     /// Whether somebody else may know more of the file than we do.
     fn is_written_behind(&self, inode: InodeId, caller: Caller) -> bool {
-        let quiet_phase = matches!(self.leases.phase(inode), Some(Phase::Read {} | Phase::Mixed {}));
-        let holders = self.leases.holders(inode);
-        !holders.is_empty()
-            && !(quiet_phase && !holders.iter().any(|holder| !self.clients.contains_key(holder)))
-            && holders.iter().any(|holder| *holder != caller.session || self.leases.phase(inode).is_none())
+        let (phase, holders) = (self.leases.phase(inode), self.leases.holders(inode));
+        // Readers and write-through writers keep nothing back, unless one of them died and is not settled.
+        let all_live = holders.iter().all(|holder| self.clients.contains_key(holder));
+        if all_live && matches!(phase, Some(Phase::Read {} | Phase::Mixed {})) {
+            return false;
+        }
+        holders.iter().any(|holder| *holder != caller.session || phase.is_none())
     }
 
     /// One of a look's files is quiet.

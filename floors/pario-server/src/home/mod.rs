@@ -91,7 +91,11 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    pub(crate) fn open(names: &NamesSpec, spec: &ServerSpec, incarnation: Incarnation) -> Result<Home, Fault> {
+    pub(crate) fn open(
+        names: &NamesSpec,
+        spec: &ServerSpec,
+        incarnation: Incarnation,
+    ) -> Result<Home, Fault> {
         let names = Names::open(std::sync::Arc::clone(&names.disk), &names.dir, names.defaults)?;
         let mut home = Home {
             // The low bits count, so that numbers of one life never meet those of another.
@@ -157,11 +161,13 @@ impl Home {
 
     /// A client's request.
     pub(crate) fn handle(&mut self, caller: Caller, request: Request, now: Nanos) {
+        self.reclaim(caller.session, now);
         if let Err(fault) = self.try_handle(caller, request, now) {
             self.reply(caller, Reply::Failed { fault });
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     fn try_handle(&mut self, caller: Caller, request: Request, now: Nanos) -> Result<(), Fault> {
         match request {
             Request::Name { request } => self.name_request(caller, request, now),
@@ -210,7 +216,8 @@ impl Home {
         }
         if let (NameRequest::Open { how, .. }, NameReply::Attr { attr }) = (&request, &answer.reply) {
             self.users.enter(caller.session, attr.inode);
-            if how.truncate && (answer.needs_truncate.is_some() || self.unfinished.contains_key(&attr.inode)) {
+            if how.truncate && (answer.needs_truncate.is_some() || self.unfinished.contains_key(&attr.inode))
+            {
                 return self.cut(Cut::opening(caller, attr.inode), now);
             }
         }
@@ -224,7 +231,7 @@ impl Home {
         if self.unfinished.contains_key(&inode) {
             return self.cut(Cut::finishing(caller, inode, want), now);
         }
-        self.retry_settling(inode, now);
+        self.retry_settling(inode);
         let ticket = self.ticket(Wait::Acquire { caller, inode });
         let mut actions = Vec::new();
         self.leases.acquire(Ask { session: caller.session, inode, want, ticket }, now, &mut actions);
@@ -232,7 +239,13 @@ impl Home {
         Ok(())
     }
 
-    fn give_back(&mut self, session: SessionId, inode: InodeId, number: u64, now: Nanos) -> Result<(), Fault> {
+    fn give_back(
+        &mut self,
+        session: SessionId,
+        inode: InodeId,
+        number: u64,
+        now: Nanos,
+    ) -> Result<(), Fault> {
         let mut actions = Vec::new();
         self.leases.returned(Return { session, inode, number }, now, &mut actions);
         if !self.leases.holds_write(session, inode) {
@@ -280,7 +293,8 @@ impl Home {
 
     fn note_writer(&mut self, inode: InodeId, session: SessionId) -> Result<(), Fault> {
         let Some(hello) = self.clients.get(&session) else { return Ok(()) };
-        let writer = Writer { session, host: hello.host.clone(), pid: hello.pid, start_ticks: hello.start_ticks };
+        let writer =
+            Writer { session, host: hello.host.clone(), pid: hello.pid, start_ticks: hello.start_ticks };
         self.names.note_writer(inode, &writer)
     }
 

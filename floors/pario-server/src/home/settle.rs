@@ -45,11 +45,15 @@ impl Ghost {
 
 impl Home {
     /// A client has greeted.
-    pub(crate) fn greeted(&mut self, hello: &Hello, now: Nanos) {
+    pub(crate) fn greeted(&mut self, hello: &Hello) {
         self.clients.insert(hello.session, hello.clone());
-        if self.ghosts.remove(&hello.session).is_some() {
+    }
+
+    /// A ghost's first request: it has offered its outbox again and holds no lease any more.
+    pub(super) fn reclaim(&mut self, session: SessionId, now: Nanos) {
+        if self.ghosts.remove(&session).is_some() {
             let mut actions = Vec::new();
-            self.leases.reclaimed(hello.session, now, &mut actions);
+            self.leases.reclaimed(session, now, &mut actions);
             self.carry_out(actions, now);
         }
     }
@@ -74,7 +78,8 @@ impl Home {
             Wait::Cut(cut) => cut.caller().session == session,
             Wait::Look(_) => false,
         };
-        let tickets: Vec<_> = self.waits.iter().filter(|(_, wait)| mine(wait)).map(|(ticket, _)| *ticket).collect();
+        let tickets: Vec<_> =
+            self.waits.iter().filter(|(_, wait)| mine(wait)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
             self.waits.remove(&ticket);
             let mut actions = Vec::new();
@@ -93,7 +98,13 @@ impl Home {
         self.ask_peers(Job::Settle { inode, session }, vec![drain, measure]);
     }
 
-    pub(super) fn settle_done(&mut self, inode: InodeId, session: SessionId, result: RoundsResult, now: Nanos) {
+    pub(super) fn settle_done(
+        &mut self,
+        inode: InodeId,
+        session: SessionId,
+        result: RoundsResult,
+        now: Nanos,
+    ) {
         let grown = result.and_then(|lengths| self.measured(inode, &lengths));
         if let Err(fault) = grown {
             self.unsettled.insert((inode, session), (now, fault.clone()));
@@ -109,6 +120,7 @@ impl Home {
     }
 
     /// The file is as long as its objects prove, if that is more than we knew.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     fn measured(&mut self, inode: InodeId, lengths: &[Reply]) -> Result<(), Fault> {
         let Ok(attr) = self.names.attr(inode) else { return Ok(()) };
         let proved = attr.layout.servers().zip(lengths).map(|(server, reply)| match reply {
@@ -123,12 +135,16 @@ impl Home {
 
     /// Who waits for a file that cannot be settled is told, instead of waiting for a server that may never return.
     fn fail_waiters(&mut self, inode: InodeId, fault: &Fault, now: Nanos) {
-        let text = format!("a writer of inode {inode} died and what it left cannot be brought in: {}", fault.text);
+        let text =
+            format!("a writer of inode {inode} died and what it left cannot be brought in: {}", fault.text);
         let fault = Fault::new(fault.code, text);
-        let waiting: Vec<_> = self.leases.waiting(now).filter(|line| line.inode == inode).map(|line| line.ticket).collect();
+        let waiting: Vec<_> =
+            self.leases.waiting(now).filter(|line| line.inode == inode).map(|line| line.ticket).collect();
         for ticket in waiting {
             match self.waits.remove(&ticket) {
-                Some(Wait::Acquire { caller, .. }) => self.reply(caller, Reply::Failed { fault: fault.clone() }),
+                Some(Wait::Acquire { caller, .. }) => {
+                    self.reply(caller, Reply::Failed { fault: fault.clone() })
+                }
                 Some(Wait::Cut(cut)) => self.reply(cut.caller(), Reply::Failed { fault: fault.clone() }),
                 Some(Wait::Look(number)) => self.fail_look(number, &fault),
                 None => {}
@@ -140,19 +156,21 @@ impl Home {
     }
 
     /// Somebody wants a file: if a dead writer of it is not settled, try again.
-    pub(super) fn retry_settling(&mut self, inode: InodeId, now: Nanos) {
+    pub(super) fn retry_settling(&mut self, inode: InodeId) {
         let again: Vec<SessionId> =
             self.unsettled.keys().filter(|(file, _)| *file == inode).map(|(_, session)| *session).collect();
         for session in again {
             self.unsettled.remove(&(inode, session));
             self.settle(inode, session);
         }
-        let _ = now;
     }
 
     /// Whether somebody waits for something that only the clock brings on.
     pub(crate) fn needs_ticks(&self) -> bool {
-        !self.waits.is_empty() || !self.ghosts.is_empty() || !self.unsettled.is_empty() || !self.unremoved.is_empty()
+        !self.waits.is_empty()
+            || !self.ghosts.is_empty()
+            || !self.unsettled.is_empty()
+            || !self.unremoved.is_empty()
     }
 
     /// Looks after ghosts, failed settlings and removals, and tells whoever waits whom they wait for.
@@ -165,7 +183,7 @@ impl Home {
             .map(|((inode, _), _)| *inode)
             .collect();
         for inode in due {
-            self.retry_settling(inode, now);
+            self.retry_settling(inode);
         }
         self.retry_removals(now);
         if self.noticed.plus_ms(1000) <= now {
@@ -182,8 +200,12 @@ impl Home {
         for ghost in self.ghosts.values_mut() {
             ghost.seen.get_or_insert(now);
         }
-        let over: Vec<SessionId> =
-            self.ghosts.iter().filter(|(_, ghost)| ghost.is_over(now, &here)).map(|(session, _)| *session).collect();
+        let over: Vec<SessionId> = self
+            .ghosts
+            .iter()
+            .filter(|(_, ghost)| ghost.is_over(now, &here))
+            .map(|(session, _)| *session)
+            .collect();
         for session in over {
             self.ghosts.remove(&session);
             self.gone(session, now);
@@ -208,7 +230,10 @@ impl Home {
                 },
                 None => continue,
             };
-            told.push(Effect::Waiting { caller, on: format!("inode {} is held by {}", line.inode, holders.join(", ")) });
+            told.push(Effect::Waiting {
+                caller,
+                on: format!("inode {} is held by {}", line.inode, holders.join(", ")),
+            });
         }
         self.effects.extend(told);
     }

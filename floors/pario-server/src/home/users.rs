@@ -42,7 +42,11 @@ impl Users {
     }
 }
 
-fn remove<K: std::hash::Hash + Eq, V: std::hash::Hash + Eq>(map: &mut HashMap<K, HashSet<V>>, key: K, value: V) {
+fn remove<K: std::hash::Hash + Eq, V: std::hash::Hash + Eq>(
+    map: &mut HashMap<K, HashSet<V>>,
+    key: K,
+    value: V,
+) {
     if let Some(set) = map.get_mut(&key) {
         set.remove(&value);
         if set.is_empty() {

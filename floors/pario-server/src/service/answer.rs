@@ -75,15 +75,23 @@ impl Service {
         let older = |link: &super::Link| {
             link.hello().is_some_and(|other| (other.session, other.purpose) == (hello.session, hello.purpose))
         };
-        let old: Vec<LinkId> = self.links.iter().filter(|(other, link)| **other != id && older(link)).map(|(id, _)| *id).collect();
+        let old: Vec<LinkId> = self
+            .links
+            .iter()
+            .filter(|(other, link)| **other != id && older(link))
+            .map(|(id, _)| *id)
+            .collect();
         for old in old {
-            self.drop_link(old, None);
+            if hello.purpose == (Purpose::Notices {}) {
+                self.forget_link(old);
+            } else {
+                self.drop_link(old, None);
+            }
         }
-        let now = self.clock.now();
         if let Some(home) = &mut self.home
             && hello.purpose == (Purpose::Requests {})
         {
-            home.greeted(hello, now);
+            home.greeted(hello);
         }
     }
 
@@ -111,8 +119,20 @@ impl Service {
             self.taker.post(Task::Detach { session });
         }
         // Requests and notices end together: a client that cannot be told of a recall cannot hold a lease.
+        let sibling =
+            if purpose == (Purpose::Requests {}) { Purpose::Notices {} } else { Purpose::Requests {} };
         for id in self.links_of(session) {
-            self.drop_link(id, None);
+            let is_sibling = self
+                .links
+                .get(&id)
+                .and_then(super::Link::hello)
+                .is_some_and(|hello| hello.purpose == sibling);
+            if is_sibling {
+                self.forget_link(id);
+            }
+        }
+        if purpose == (Purpose::Notices {}) {
+            self.taker.post(Task::Detach { session });
         }
         let now = self.clock.now();
         if let Some(home) = &mut self.home {
@@ -164,7 +184,8 @@ impl Service {
 
     fn recall(&mut self, session: pario_core::SessionId, notice: &Notice) {
         let is_notices = |link: &super::Link| {
-            link.hello().is_some_and(|hello| hello.session == session && hello.purpose == (Purpose::Notices {}))
+            link.hello()
+                .is_some_and(|hello| hello.session == session && hello.purpose == (Purpose::Notices {}))
         };
         let Some(id) = self.links.iter().find(|(_, link)| is_notices(link)).map(|(id, _)| *id) else {
             // A lease is granted only to a session that can be told; without the connection it is as good as gone.
@@ -189,7 +210,13 @@ impl Service {
         let mailbox = self.mailbox.clone();
         let done = Box::new(move |result: Result<(), Fault>| {
             let reply = result.map_or_else(|fault| Reply::Failed { fault }, |()| Reply::Done {});
-            mailbox.post(Event::Answer(Answer { link, request, reply, data: Vec::new(), descriptors: Vec::new() }));
+            mailbox.post(Event::Answer(Answer {
+                link,
+                request,
+                reply,
+                data: Vec::new(),
+                descriptors: Vec::new(),
+            }));
         });
         if let Some(home) = &self.home {
             home.sync(done);

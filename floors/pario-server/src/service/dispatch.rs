@@ -68,10 +68,14 @@ impl Done {
 }
 
 impl Service {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub(super) fn dispatch(&mut self, id: LinkId, frame: Frame, request: Request) {
         let number = frame.head.request;
-        if self.stopping.is_some() && !matches!(request, Request::Ping {} | Request::Status {} | Request::Shutdown { .. }) {
-            let fault = Fault::new(Code::ShuttingDown, format!("server {} is shutting down", self.spec.index));
+        if self.stopping.is_some()
+            && !matches!(request, Request::Ping {} | Request::Status {} | Request::Shutdown { .. })
+        {
+            let fault =
+                Fault::new(Code::ShuttingDown, format!("server {} is shutting down", self.spec.index));
             return self.reply(id, number, Reply::Failed { fault });
         }
         let result = match request {
@@ -126,10 +130,19 @@ impl Service {
     }
 
     fn is_peer(&self, id: LinkId) -> bool {
-        self.links.get(&id).and_then(super::Link::hello).is_some_and(|hello| hello.purpose == (Purpose::Peer {}))
+        self.links
+            .get(&id)
+            .and_then(super::Link::hello)
+            .is_some_and(|hello| hello.purpose == (Purpose::Peer {}))
     }
 
-    fn write(&mut self, id: LinkId, number: u64, object: ObjectId, what: (LocalOffset, Vec<u8>)) -> Result<(), Fault> {
+    fn write(
+        &mut self,
+        id: LinkId,
+        number: u64,
+        object: ObjectId,
+        what: (LocalOffset, Vec<u8>),
+    ) -> Result<(), Fault> {
         self.fences.check(object)?;
         let (at, data) = what;
         let done = self.answer_done(id, number);
@@ -140,16 +153,29 @@ impl Service {
     fn attach(&mut self, id: LinkId, number: u64, from: u64, descriptors: Vec<OwnedFd>) -> Result<(), Fault> {
         let session = self.session(id)?;
         let protocol = |what: String| Fault::new(Code::Protocol, what);
-        let descriptor = descriptors.into_iter().next().ok_or_else(|| protocol("an outbox without a descriptor".into()))?;
+        let descriptor = descriptors
+            .into_iter()
+            .next()
+            .ok_or_else(|| protocol("an outbox without a descriptor".into()))?;
         let outbox = OutboxReader::attach(descriptor).map_err(|error| protocol(error.to_string()))?;
         outbox.tail(from).map_err(|error| protocol(error.to_string()))?;
         let (cursor, page) = CursorPage::create(from).map_err(|error| protocol(error.to_string()))?;
-        let doorbell = self.taker.doorbell().duplicate().map_err(|error| Fault::from_io(&error, "passing a doorbell"))?;
+        let doorbell = self
+            .taker
+            .doorbell()
+            .duplicate()
+            .map_err(|error| Fault::from_io(&error, "passing a doorbell"))?;
         let mailbox = self.mailbox.clone();
         let done = Box::new(move |_| {
             let descriptors = vec![page, doorbell];
             let reply = Reply::OutboxTaken {};
-            mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data: Vec::new(), descriptors }));
+            mailbox.post(Event::Answer(Answer {
+                link: id,
+                request: number,
+                reply,
+                data: Vec::new(),
+                descriptors,
+            }));
         });
         self.taker.post(Task::Attach { session, outbox, cursor, from, done });
         Ok(())
@@ -159,8 +185,15 @@ impl Service {
         let session = self.session(id)?;
         let mailbox = self.mailbox.clone();
         let done = Box::new(move |faults: Result<Vec<Fault>, Fault>| {
-            let reply = faults.map_or_else(|fault| Reply::Failed { fault }, |faults| Reply::Errors { faults });
-            mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data: Vec::new(), descriptors: Vec::new() }));
+            let reply =
+                faults.map_or_else(|fault| Reply::Failed { fault }, |faults| Reply::Errors { faults });
+            mailbox.post(Event::Answer(Answer {
+                link: id,
+                request: number,
+                reply,
+                data: Vec::new(),
+                descriptors: Vec::new(),
+            }));
         });
         self.taker.post(Task::Errors { session, inode, done });
         Ok(())
@@ -172,6 +205,11 @@ impl Service {
         if !self.is_peer(id) {
             return Err(Fault::new(Code::Denied, "only the manager drains other sessions"));
         }
+        for link in self.links_of(session) {
+            if self.links.get(&link).is_some_and(|link| !link.stream.shares_memory()) {
+                self.drop_link(link, Some("the manager takes it for gone"));
+            }
+        }
         let done = self.answer_done(id, number);
         self.taker.post(Task::Drain { session, done });
         Ok(())
@@ -181,7 +219,13 @@ impl Service {
         let mailbox = self.mailbox.clone();
         Box::new(move |result| {
             let reply = result.map_or_else(|fault| Reply::Failed { fault }, |()| Reply::Done {});
-            mailbox.post(Event::Answer(Answer { link, request, reply, data: Vec::new(), descriptors: Vec::new() }));
+            mailbox.post(Event::Answer(Answer {
+                link,
+                request,
+                reply,
+                data: Vec::new(),
+                descriptors: Vec::new(),
+            }));
         })
     }
 
@@ -198,9 +242,11 @@ impl Service {
         Ok(())
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     fn work(&mut self, id: LinkId, request: Request) -> Result<Work, Fault> {
         let peer = self.is_peer(id);
-        let only_peers = || if peer { Ok(()) } else { Err(Fault::new(Code::Denied, "only the manager may ask this")) };
+        let only_peers =
+            || if peer { Ok(()) } else { Err(Fault::new(Code::Denied, "only the manager may ask this")) };
         Ok(match request {
             Request::Read { object, at, bytes } => {
                 self.fences.check(object)?;
@@ -212,14 +258,19 @@ impl Service {
                 if !self.links.get(&id).is_some_and(|link| link.stream.shares_memory()) {
                     return Err(Fault::new(Code::Unsupported, "descriptors are lent on the same node only"));
                 }
-                let (access, stats) = (if write { LendAccess::Write } else { LendAccess::Read }, Arc::clone(&self.stats));
+                let (access, stats) =
+                    (if write { LendAccess::Write } else { LendAccess::Read }, Arc::clone(&self.stats));
                 Box::new(move |store| {
                     stats.count_lent();
                     lend(store.as_ref(), object, access)
                 })
             }
-            Request::SyncObject { object } => Box::new(move |store| store.sync(object).map(|()| Done::default())),
-            Request::FlushObject { object } => Box::new(move |store| store.flush(object).map(|()| Done::default())),
+            Request::SyncObject { object } => {
+                Box::new(move |store| store.sync(object).map(|()| Done::default()))
+            }
+            Request::FlushObject { object } => {
+                Box::new(move |store| store.flush(object).map(|()| Done::default()))
+            }
             Request::Truncate { inode, from, to, bytes } => {
                 only_peers()?;
                 self.fences.raise(inode, to);
@@ -230,12 +281,14 @@ impl Service {
                 self.fences.raise(object.inode, Generation(u32::MAX));
                 Box::new(move |store| store.remove(object).map(|()| Done::default()))
             }
-            Request::RemoveOrphan { object } => Box::new(move |store| store.remove(object).map(|()| Done::default())),
-            Request::Measure { object } => Box::new(move |store| measure(store.as_ref(), object)),
-            Request::ListObjects { after, limit } => Box::new(move |store| list(store.as_ref(), after, limit)),
-            Request::Space {} => {
-                Box::new(|store| Done::reply(Reply::Space { space: store.space()? }))
+            Request::RemoveOrphan { object } => {
+                Box::new(move |store| store.remove(object).map(|()| Done::default()))
             }
+            Request::Measure { object } => Box::new(move |store| measure(store.as_ref(), object)),
+            Request::ListObjects { after, limit } => {
+                Box::new(move |store| list(store.as_ref(), after, limit))
+            }
+            Request::Space {} => Box::new(|store| Done::reply(Reply::Space { space: store.space()? })),
             other => return Err(Fault::new(Code::Protocol, format!("{other:?} has no place here"))),
         })
     }
@@ -285,7 +338,9 @@ fn lend(store: &dyn Store, object: ObjectId, access: LendAccess) -> Result<Done,
 
 fn measure(store: &dyn Store, object: ObjectId) -> Result<Done, StoreError> {
     let length = store.length(object)?;
-    Done::reply(length.map_or(Reply::NoObject {}, |bytes| Reply::Length { bytes, generation: object.generation }))
+    Done::reply(
+        length.map_or(Reply::NoObject {}, |bytes| Reply::Length { bytes, generation: object.generation }),
+    )
 }
 
 fn list(store: &dyn Store, after: Option<ObjectId>, limit: u32) -> Result<Done, StoreError> {

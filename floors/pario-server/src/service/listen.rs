@@ -48,7 +48,8 @@ impl Listeners {
         let peer = peer_credentials(stream.as_fd())?;
         let me = rustix::process::geteuid().as_raw();
         if peer.uid != me {
-            let text = format!("process {} of user {} asked, this partition is user {me}'s", peer.pid, peer.uid);
+            let text =
+                format!("process {} of user {} asked, this partition is user {me}'s", peer.pid, peer.uid);
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
         }
         Ok(Stream::Unix(stream))
@@ -96,13 +97,21 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
 fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Fault> {
     let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            Fault::new(Code::Busy, format!("port {} of {} is in use: choose another with `[network] port`", address.port(), address.ip()))
-        }
+        io::ErrorKind::AddrInUse => Fault::new(
+            Code::Busy,
+            format!(
+                "port {} of {} is in use: choose another with `[network] port`",
+                address.port(),
+                address.ip()
+            ),
+        ),
         _ => Fault::from_io(&error, format!("listening on {address}")),
     })?;
-    listener.set_nonblocking(true).map_err(|error| Fault::from_io(&error, format!("listening on {address}")))?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| Fault::from_io(&error, format!("listening on {address}")))?;
     Ok(listener)
 }

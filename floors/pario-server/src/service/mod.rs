@@ -163,7 +163,8 @@ impl Server {
     /// Opens store and names, listens, and serves on threads of its own.
     pub fn start(spec: ServerSpec) -> Result<Server, Fault> {
         let (events, inbox) = crossbeam_channel::unbounded();
-        let doorbell = Arc::new(Doorbell::new().map_err(|error| Fault::from_io(&error, "making a doorbell"))?);
+        let doorbell =
+            Arc::new(Doorbell::new().map_err(|error| Fault::from_io(&error, "making a doorbell"))?);
         let mailbox = Mailbox { events, doorbell };
         let service = Service::new(spec, mailbox.clone(), inbox)?;
         let tcp = service.listeners.tcp_address();
@@ -309,14 +310,16 @@ impl Service {
         let on_lie = Box::new(move |session, what| lies.post(Event::Lie(session, what)));
         let incarnation = Incarnation(pario_net::greeting::random_number());
         let home = spec.names.as_ref().map(|names| Home::open(names, &spec, incarnation)).transpose()?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| os("making an epoll")(error.into()))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| os("making an epoll")(error.into()))?;
         let listeners = Listeners::open(&spec)?;
         let taker = Taker::start(spec.index, Arc::clone(&spec.store), Arc::clone(&stats), on_lie)
             .map_err(os("starting the taking thread"))?;
         let service = Service {
             incarnation,
             taker,
-            pool: Pool::start(&format!("pario-store-{}", spec.index), POOL_THREADS).map_err(os("starting threads"))?,
+            pool: Pool::start(&format!("pario-store-{}", spec.index), POOL_THREADS)
+                .map_err(os("starting threads"))?,
             stats,
             home,
             fences: dispatch::Fences::default(),
@@ -491,7 +494,9 @@ impl Service {
         }
         if link.watched.get() != flags {
             link.watched.set(flags);
-            if let Err(error) = epoll::modify(&self.epoll, link.stream.as_fd(), EventData::new_u64(id.0), flags) {
+            if let Err(error) =
+                epoll::modify(&self.epoll, link.stream.as_fd(), EventData::new_u64(id.0), flags)
+            {
                 tracing::warn!(%error, "could not watch a connection");
             }
         }
@@ -510,13 +515,19 @@ impl Service {
         self.watch_link(id);
     }
 
-    /// Ends a connection; `why` is logged when the peer is to blame.
-    pub(super) fn drop_link(&mut self, id: LinkId, why: Option<&str>) {
-        let Some(link) = self.links.remove(&id) else { return };
+    /// Ends a connection without further consequences.
+    pub(super) fn forget_link(&mut self, id: LinkId) -> Option<Link> {
+        let link = self.links.remove(&id)?;
         if let Err(error) = epoll::delete(&self.epoll, link.stream.as_fd()) {
             tracing::debug!(%error, "a connection was not watched");
         }
         self.open.retain(|(owner, _), _| *owner != id);
+        Some(link)
+    }
+
+    /// Ends a connection; `why` is logged when the peer is to blame.
+    pub(super) fn drop_link(&mut self, id: LinkId, why: Option<&str>) {
+        let Some(link) = self.forget_link(id) else { return };
         let who = link.hello().map_or_else(|| "a peer that had not greeted".to_owned(), describe);
         if let Some(why) = why {
             self.stats.count_refused();

@@ -20,6 +20,13 @@ pub(super) enum Source {
     Outbox(usize),
 }
 
+/// When a piece was committed, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    pub(super) committed: Nanos,
+    pub(super) source: Source,
+}
+
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     object: ObjectId,
@@ -70,13 +77,14 @@ impl<'a> Batch<'a> {
     }
 
     pub(super) fn add_message(&mut self, write: &'a ByValue, arrived: Nanos) {
-        let source = Source::Message(self.messages);
+        let stamp = Stamp { committed: arrived, source: Source::Message(self.messages) };
         self.messages += 1;
-        self.add(write.object, write.at, arrived, source, Piece::from(write.data.as_slice()));
+        self.add(write.object, write.at, stamp, Piece::from(write.data.as_slice()));
     }
 
-    pub(super) fn add(&mut self, object: ObjectId, at: LocalOffset, committed: Nanos, source: Source, piece: Piece<'a>) {
+    pub(super) fn add(&mut self, object: ObjectId, at: LocalOffset, stamp: Stamp, piece: Piece<'a>) {
         let order = self.entries.len();
+        let Stamp { committed, source } = stamp;
         self.entries.push(Entry { object, start: at.0, committed, order, source, piece });
     }
 
@@ -111,7 +119,13 @@ fn overlaps(group: &[Entry<'_>]) -> bool {
     })
 }
 
-fn write_run(index: ServerIndex, store: &dyn Store, run: &[Entry<'_>], stats: &ServerStats, errors: &mut Errors) {
+fn write_run(
+    index: ServerIndex,
+    store: &dyn Store,
+    run: &[Entry<'_>],
+    stats: &ServerStats,
+    errors: &mut Errors,
+) {
     let Some(first) = run.first() else { return };
     let pieces: Vec<Piece<'_>> = run.iter().map(|entry| entry.piece).collect();
     let bytes: usize = pieces.iter().map(Piece::len).sum();
@@ -145,6 +159,10 @@ mod tests {
         ObjectId { inode: InodeId(inode), generation: Generation(0) }
     }
 
+    fn stamp(committed: u64, outbox: usize) -> Stamp {
+        Stamp { committed: Nanos(committed), source: Source::Outbox(outbox) }
+    }
+
     fn contents(store: &dyn Store, inode: u64) -> Vec<u8> {
         let mut bytes = vec![0; 64];
         let count = store.read(object(inode), LocalOffset(0), &mut bytes).unwrap();
@@ -156,9 +174,9 @@ mod tests {
     fn later_commits_win_where_pieces_overlap() {
         let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
         let mut batch = Batch::new(ServerIndex(0));
-        batch.add(object(1), LocalOffset(0), Nanos(20), Source::Outbox(0), Piece::from(&b"bbbb"[..]));
-        batch.add(object(1), LocalOffset(2), Nanos(10), Source::Outbox(1), Piece::from(&b"aaaa"[..]));
-        batch.add(object(2), LocalOffset(0), Nanos(5), Source::Outbox(1), Piece::from(&b"x"[..]));
+        batch.add(object(1), LocalOffset(0), stamp(20, 0), Piece::from(&b"bbbb"[..]));
+        batch.add(object(1), LocalOffset(2), stamp(10, 1), Piece::from(&b"aaaa"[..]));
+        batch.add(object(2), LocalOffset(0), stamp(5, 1), Piece::from(&b"x"[..]));
         let errors = batch.apply(&store, &stats);
         assert!(errors.outboxes.is_empty());
         assert_eq!(contents(&store, 1), b"bbbbaa");
@@ -170,7 +188,13 @@ mod tests {
         let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
         let mut batch = Batch::new(ServerIndex(0));
         for (at, source) in [(4u64, 0), (0, 1), (8, 0)] {
-            batch.add(object(1), LocalOffset(at), Nanos(at), Source::Outbox(source), Piece::from(&b"abcd"[..]));
+            batch.add(
+                object(1),
+                LocalOffset(at),
+                Nanos(at),
+                Source::Outbox(source),
+                Piece::from(&b"abcd"[..]),
+            );
         }
         batch.apply(&store, &stats);
         assert_eq!(contents(&store, 1), b"abcdabcdabcd");

@@ -132,7 +132,7 @@ impl Worker {
             self.read_tasks();
             let found = self.round();
             self.finish_drains();
-            if self.stop.is_some() && !self.outboxes.anything_pending() {
+            if self.stop.is_some() && self.outboxes.reached_stop() {
                 if let Some(done) = self.stop.take() {
                     done(Ok(()));
                 }
@@ -170,7 +170,10 @@ impl Worker {
             },
             Task::Write { write, done } => self.writes.push((write, done, self.clock.now())),
             Task::Errors { session, inode, done } => done(Ok(self.outboxes.take_errors(session, inode))),
-            Task::Stop { done } => self.stop = Some(done),
+            Task::Stop { done } => {
+                self.outboxes.mark_stop();
+                self.stop = Some(done);
+            }
         }
     }
 
@@ -189,7 +192,11 @@ impl Worker {
         drop(batch);
         for (number, (write, done, _)) in writes.into_iter().enumerate() {
             match errors.of_message(number) {
-                Some(error) => done(Err(error.clone().at(format!("writing {} bytes of object {}", write.data.len(), write.object)))),
+                Some(error) => done(Err(error.clone().at(format!(
+                    "writing {} bytes of object {}",
+                    write.data.len(),
+                    write.object
+                )))),
                 None => done(Ok(())),
             }
         }
@@ -217,7 +224,8 @@ impl Worker {
     /// Sleeps until a client or the service rings, or a nap is over. Says so first, then looks a last time.
     fn sleep(&mut self, idle_naps: u32) {
         self.outboxes.set_asleep(true);
-        if self.inbox.is_empty() && self.drains.is_empty() && !self.outboxes.wants_service() {
+        let busy = !self.drains.is_empty() || self.stop.is_some();
+        if self.inbox.is_empty() && !busy && !self.outboxes.wants_service() {
             let limit = match (self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
                 (true, _) => None,
                 (false, true) => Some(NAP_SHORT),

@@ -10,7 +10,7 @@ use pario_core::{Fault, InodeId, Nanos, SessionId};
 use pario_net::outbox::{CursorPage, OutboxReader, RecordKind};
 use pario_store::Store;
 
-use super::batch::{Batch, Errors, Source};
+use super::batch::{Batch, Errors, Source, Stamp};
 use crate::stats::ServerStats;
 
 /// Errors kept per session until it asks.
@@ -29,6 +29,8 @@ struct Attached {
     next: u64,
     last_commit: Nanos,
     leaving: bool,
+    /// Where it stood when the server was told to stop.
+    stop_at: u64,
     errors: HashMap<InodeId, Fault>,
 }
 
@@ -51,13 +53,18 @@ impl Outboxes {
     }
 
     pub(super) fn attach(&mut self, session: SessionId, outbox: OutboxReader, cursor: CursorPage, from: u64) {
+        // A session that offers its outbox again may not know how far we came before its connection broke.
+        let known = self.taken(session).unwrap_or(0);
+        let taken = from.max(known.min(outbox.tail(from).unwrap_or(from)));
+        cursor.move_to(taken, &outbox);
         self.attached.retain(|attached| attached.session != session);
         self.attached.push(Attached {
             session,
             outbox,
             cursor,
-            taken: from,
-            next: from,
+            taken,
+            next: taken,
+            stop_at: u64::MAX,
             last_commit: Nanos(0),
             leaving: false,
             errors: HashMap::new(),
@@ -130,8 +137,17 @@ impl Outboxes {
         }
     }
 
-    pub(super) fn anything_pending(&self) -> bool {
-        self.attached.iter().any(|attached| attached.pending() != 0)
+    /// The server is to stop: what is committed by now is still taken.
+    pub(super) fn mark_stop(&mut self) {
+        for attached in &mut self.attached {
+            attached.stop_at = attached.taken + attached.pending();
+        }
+    }
+
+    pub(super) fn reached_stop(&self) -> bool {
+        self.attached.iter().all(|attached| {
+            attached.stop_at <= attached.taken || attached.outbox.tail(attached.taken).is_err()
+        })
     }
 
     /// Whether a client waits for its records, or enough has come together, or a dead client's rest is to be taken.
@@ -178,11 +194,12 @@ fn collect_one<'a>(
         }
         if head.kind == RecordKind::Data {
             let range = head.offset..head.offset + u64::from(head.data_bytes);
+            let stamp = Stamp { committed: head.committed, source: Source::Outbox(place) };
             for piece in head.layout.pieces_on(batch.index(), range) {
                 #[expect(clippy::cast_possible_truncation, reason = "inside a record of at most a mebibyte")]
                 let (start, bytes) = ((piece.file_offset - head.offset) as usize, piece.bytes as usize);
                 let data = attached.outbox.data(&record, start, bytes);
-                batch.add(head.object, piece.local, head.committed, Source::Outbox(place), data);
+                batch.add(head.object, piece.local, stamp, data);
             }
         }
         position += head.span();

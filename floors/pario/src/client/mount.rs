@@ -4,11 +4,11 @@
 //! manager have numbers that are not reused, so that a repeated one does not act twice.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use pario_core::{Clock, Code, Fault, InodeId, PartitionId, ServerIndex, SessionId};
+use pario_core::{Clock, Code, Fault, FileAttr, InodeId, PartitionId, ServerIndex, SessionId};
 use pario_net::connection::{Answer, Connection, Ticket};
 use pario_net::frame::PROTOCOL;
 use pario_net::greeting::{Hello, Purpose, Secret, nonce, random_number};
@@ -61,7 +61,10 @@ pub struct MountSpec {
 
 impl std::fmt::Debug for MountSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MountSpec").field("name", &self.name).field("partition", &self.partition).finish_non_exhaustive()
+        f.debug_struct("MountSpec")
+            .field("name", &self.name)
+            .field("partition", &self.partition)
+            .finish_non_exhaustive()
     }
 }
 
@@ -122,6 +125,9 @@ pub struct Mount {
     making_outbox: Mutex<()>,
     /// Changes when the manager's connection is lost: leases of an older epoch are void.
     epoch: AtomicU64,
+    /// The manager was lost and has not heard of us again.
+    recovering: AtomicBool,
+    recovery: Mutex<()>,
     pub(super) notices: Mutex<Option<Notices>>,
     files: Mutex<HashMap<InodeId, Weak<OpenFile>>>,
     pub(super) counters: Counters,
@@ -153,6 +159,8 @@ impl Mount {
             outbox: OnceLock::new(),
             making_outbox: Mutex::new(()),
             epoch: AtomicU64::new(1),
+            recovering: AtomicBool::new(false),
+            recovery: Mutex::new(()),
             notices: Mutex::new(None),
             files: Mutex::default(),
             counters: Counters::default(),
@@ -213,10 +221,31 @@ impl Mount {
     }
 
     /// A call to the manager about names.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub fn name_call(&self, request: NameRequest) -> Result<NameReply, Fault> {
         match self.call(ServerIndex::MANAGER, &Request::Name { request })?.reply {
-            Reply::Name { reply } => Ok(reply),
+            Reply::Name { mut reply } => {
+                self.add_own_lengths(&mut reply);
+                Ok(reply)
+            }
             other => Err(odd(&other)),
+        }
+    }
+
+    /// What we write behind makes files longer than the manager knows; it does not recall from the one who asks.
+    fn add_own_lengths(&self, reply: &mut NameReply) {
+        let files = self.files();
+        let grow = |attr: &mut FileAttr| {
+            if let Some(file) = files.get(&attr.inode).and_then(Weak::upgrade) {
+                attr.size = attr.size.max(file.unreported_end.load(Ordering::Acquire));
+            }
+        };
+        match reply {
+            NameReply::Attr { attr } => grow(attr),
+            NameReply::Entries { entries, .. } if !files.is_empty() => {
+                entries.iter_mut().for_each(|entry| grow(&mut entry.attr));
+            }
+            NameReply::Entries { .. } | NameReply::Done {} | NameReply::Target { .. } => {}
         }
     }
 
@@ -251,7 +280,12 @@ impl Mount {
         request: &Request,
         data: &[&[u8]],
     ) -> Result<Started, Fault> {
-        let connection = self.connection(server)?;
+        let mut connection = self.connection(server)?;
+        if connection.has_ended() {
+            // The server went away while nothing was wanted of it; it may be back.
+            self.lost(server, &connection);
+            connection = self.connection(server)?;
+        }
         self.counters.messages.fetch_add(1, Ordering::Relaxed);
         match connection.start_as(self.number(), request, data, &[]) {
             Ok(ticket) => Ok(Started { server, connection, ticket }),
@@ -279,6 +313,42 @@ impl Mount {
 
     /// The connection to a server, made if there is none.
     pub(super) fn connection(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {
+        if server == ServerIndex::MANAGER && self.recovering.load(Ordering::Acquire) {
+            self.recover()?;
+        }
+        self.connect(server)
+    }
+
+    /// After the manager was lost: what we had committed is offered to the servers again before the manager hears of us, since
+    /// from then on it may give our files to others. What cannot be offered is given up, and its files say so.
+    fn recover(&self) -> Result<(), Fault> {
+        let _one = self.recovery.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.recovering.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let servers =
+            (0..self.spec.servers).map(|server| ServerIndex(u16::try_from(server).unwrap_or(u16::MAX)));
+        // The manager last: it is itself a server that takes records.
+        for server in servers.skip(1).chain([ServerIndex::MANAGER]) {
+            let Some(outbox) = self.outbox.get() else { break };
+            let Some(pending) = outbox.stopped(server) else { continue };
+            if let Err(fault) =
+                self.connect(server).and_then(|connection| self.offer(outbox, server, &connection))
+            {
+                if server == ServerIndex::MANAGER {
+                    return Err(fault);
+                }
+                tracing::warn!(%fault, "records for a server that is gone are given up");
+                outbox.abandon(server);
+                self.note_lost_records(server, &pending);
+            }
+        }
+        self.connect(ServerIndex::MANAGER)?;
+        self.recovering.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    fn connect(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {
         let mut link = self.link(server)?;
         if let Some(connection) = link.connection.as_ref().filter(|connection| !connection.is_dead()) {
             return Ok(Arc::clone(connection));
@@ -359,6 +429,7 @@ impl Mount {
 
     /// The manager's connection is gone, and with it every lease.
     pub(super) fn lost_home(&self) {
+        self.recovering.store(true, Ordering::Release);
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).take();
         let connection = self.link(ServerIndex::MANAGER).ok().and_then(|mut link| link.connection.take());
@@ -410,6 +481,16 @@ impl Mount {
             return Ok((outbox, cursor));
         }
         let connection = self.connection(server)?;
+        let cursor = self.offer(&outbox, server, &connection)?;
+        Ok((outbox, cursor))
+    }
+
+    fn offer(
+        &self,
+        outbox: &Outbox,
+        server: ServerIndex,
+        connection: &Connection,
+    ) -> Result<Arc<Cursor>, Fault> {
         let attached = outbox.attach(server, |from| {
             let descriptor = std::os::fd::AsFd::as_fd(outbox.descriptor());
             self.counters.messages.fetch_add(1, Ordering::Relaxed);
@@ -427,7 +508,7 @@ impl Mount {
         if let Some(lost) = &attached.lost {
             self.note_lost_records(server, lost);
         }
-        Ok((outbox, attached.cursor))
+        Ok(attached.cursor)
     }
 
     /// Records that were overwritten before a server came back: their files must say so.

@@ -79,7 +79,7 @@ impl OpenFile {
             handles: AtomicUsize::new(1),
         });
         files.insert(attr.inode, Arc::downgrade(&file));
-        if files.len() % 256 == 0 {
+        if files.len().is_multiple_of(256) {
             files.retain(|_, file| 0 < file.strong_count());
         }
         file
@@ -117,7 +117,9 @@ impl OpenFile {
         }
     }
 
-    /// The descriptor of a server's object, lent once per generation and kind of access.
+    /// The descriptor of a server's object, lent once per generation and kind of access. That there is none is remembered
+    /// as long as the lease `under` is held; 0 remembers nothing.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub(super) fn loan(
         &self,
         server: ServerIndex,

@@ -108,6 +108,7 @@ impl OpenOptions {
     }
 
     /// Opens.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         if !self.read && !self.write {

@@ -50,6 +50,7 @@ impl OpenFile {
     }
 
     /// The file's length; in the mixed phase others may have made it longer, so the manager is asked when it matters.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     fn size_for(&self, access: &Access<'_>, end: u64) -> Result<u64, Fault> {
         let known = self.size.load(Ordering::Acquire);
         if access.phase != (Phase::Mixed {}) || end <= known {
@@ -92,9 +93,11 @@ struct Read<'a> {
 impl Read<'_> {
     fn run(&self, range: Range<u64>, target: &mut [u8]) -> Result<(), Fault> {
         let mut by_message = Vec::new();
+        // Only while nobody writes does an object that is not there stay away.
+        let under = if self.access.phase == (Phase::Read {}) { self.access.number } else { 0 };
         for piece in self.parts(range.clone()) {
             let part = self.part(&piece, target);
-            match self.file.loan(piece.server, self.access.generation, self.access.number, false) {
+            match self.file.loan(piece.server, self.access.generation, under, false) {
                 Ok(Loan::Descriptor(descriptor)) => self.read_direct(&piece, descriptor.as_fd(), part)?,
                 Ok(Loan::Absent) => part.fill(0),
                 Ok(Loan::Refused) => by_message.push(piece),
@@ -187,6 +190,9 @@ impl Read<'_> {
         let mut at = ahead.started.back().map_or(last.end, |(piece, _)| piece.file_offset + piece.bytes);
         while ahead.started.len() < AHEAD && at < self.size {
             let next = at..self.size.min(at + step);
+            if self.file.is_pending(&next) {
+                return Ok(());
+            }
             for piece in self.parts(next.clone()).into_iter().flat_map(split) {
                 if self.file.mount.connection(piece.server)?.shares_memory()
                     && self.file.mount.connection(piece.server)?.welcome().lends

@@ -50,9 +50,10 @@ impl OpenFile {
                 )
             })?;
         let access = self.access(Want::Write {})?;
+        let written = Write { file: self, access: &access, offset, data }.run();
+        // Behind the write: what another thread asked for ahead meanwhile may not have it.
         self.discard_ahead();
-        let write = Write { file: self, access: &access, offset, data };
-        write.run()?;
+        written?;
         if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < end {
             self.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: self.inode, end })?;
         }

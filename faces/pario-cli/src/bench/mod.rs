@@ -1,0 +1,34 @@
+//! `pario bench`: sides of a comparison in turn, each in fresh processes, and figures with median and spread.
+//!
+//! ```text
+//!  cmd::bench ─► io | meta (a kernel: which sides, which figures) ─► Worker (a process per side) ─► Job
+//!                     │                                                 Ground (directory, registry, partitions, janitor)
+//!                     └─► Figures ─► Report (table or --json, with machine and settings)
+//! ```
+//! A further kernel adds a module that fills [`figures::Figures`], and a [`job::Job`] for what its processes do.
+//!
+//! Never: measures inside the process that prints; leaves a server, a file or a directory behind, also when interrupted.
+//! Always: the sides of a pair run one right after the other, on the same file system, with the same calls.
+
+mod error;
+mod figures;
+mod footprint;
+mod ground;
+pub(crate) mod io;
+pub(crate) mod job;
+mod machine;
+pub(crate) mod meta;
+mod progress;
+mod report;
+mod stopwatch;
+pub(crate) mod worker;
+
+pub(crate) use error::BenchError;
+pub(crate) use ground::janitor;
+pub(crate) use report::Report;
+pub(crate) use stopwatch::Stopwatch;
+
+/// Pairs that a figure rests on unless told otherwise.
+pub(crate) const PAIRS_DEFAULT: usize = 9;
+/// Pairs of `--quick`.
+pub(crate) const PAIRS_QUICK: usize = 3;

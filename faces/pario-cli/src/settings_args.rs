@@ -1,0 +1,156 @@
+//! The options that say what a partition is made of; `up`, `run` and `config show` share them.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use pario::core::limits::SERVERS_MAX;
+use pario::partition::{Key, Layers, Registry, Settings};
+
+use crate::error::{CliError, Outcome};
+
+/// Settings of a partition as options. They win over the environment, the partition file and what is stored.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Partition")]
+pub(crate) struct SettingsArgs {
+    /// What the partition is called
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// How many servers (directories DIR/NAME/server-0, …), or a list: /dir,host:/dir,…
+    #[arg(long, value_name = "N|LIST", conflicts_with = "server")]
+    pub(crate) servers: Option<String>,
+    /// One server's storage directory, /dir or host:/dir; may be repeated
+    #[arg(long, value_name = "PLACE")]
+    pub(crate) server: Vec<String>,
+    /// Where `--servers N` puts its directories [default: the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Directory of names and inodes
+    #[arg(long, value_name = "DIR")]
+    metadata: Option<String>,
+    /// Block size of new files, as in 64KiB
+    #[arg(long, value_name = "SIZE")]
+    stripe: Option<String>,
+    /// What servers stand on: files, direct, memory
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// What each server holds at most with `--store memory`
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// How accesses of several processes are put together
+    #[arg(long, value_name = "METHOD")]
+    method: Option<String>,
+    /// Which request a server runs next
+    #[arg(long, value_name = "SCHEDULER")]
+    scheduler: Option<String>,
+    /// How clients reach servers: auto, unix, tcp
+    #[arg(long, value_name = "TRANSPORT")]
+    transport: Option<String>,
+    /// How servers on other machines are started, as in "ssh {host} {command}"
+    #[arg(long, value_name = "TEMPLATE")]
+    launch: Option<String>,
+    /// What servers log: off, error, warn, info, debug, trace
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+    /// Outbox of each client process
+    #[arg(long, value_name = "SIZE")]
+    outbox: Option<String>,
+    /// Each server's own block cache
+    #[arg(long, value_name = "SIZE", visible_alias = "cache")]
+    server_cache: Option<String>,
+    /// Share of dirty blocks at which a server starts to write them out
+    #[arg(long, value_name = "SHARE")]
+    high: Option<String>,
+    /// Share of dirty blocks at which it stops
+    #[arg(long, value_name = "SHARE")]
+    low: Option<String>,
+    /// Largest piece of data in one message
+    #[arg(long, value_name = "SIZE")]
+    buffer: Option<String>,
+    /// TCP port of the first server, the others follow; 0: any
+    #[arg(long, value_name = "PORT")]
+    port: Option<String>,
+}
+
+impl SettingsArgs {
+    /// The settings that result: options over the environment over the file over what is stored over defaults.
+    pub(crate) fn settings(&self, file: Option<&Path>, registry: &Registry) -> Outcome<Settings> {
+        let layers = match file {
+            Some(file) => Layers::new().file(file)?,
+            None => Layers::new(),
+        };
+        let layers = self.lay_over(layers.environment()?)?;
+        let stored = match layers.name() {
+            Some(name) => registry.get(name)?.filter(|entry| entry.complete),
+            None => None,
+        };
+        let layers = match &stored {
+            Some(entry) => layers.stored(&entry.settings),
+            None => layers,
+        };
+        Ok(layers.check()?)
+    }
+
+    fn lay_over(&self, layers: Layers) -> Outcome<Layers> {
+        let plain = [
+            (Key::Name, &self.name),
+            (Key::Metadata, &self.metadata),
+            (Key::Stripe, &self.stripe),
+            (Key::Store, &self.store),
+            (Key::Memory, &self.memory),
+            (Key::Method, &self.method),
+            (Key::Scheduler, &self.scheduler),
+            (Key::Transport, &self.transport),
+            (Key::Launch, &self.launch),
+            (Key::Log, &self.log),
+            (Key::CacheOutbox, &self.outbox),
+            (Key::CacheServer, &self.server_cache),
+            (Key::CacheHigh, &self.high),
+            (Key::CacheLow, &self.low),
+            (Key::NetworkBuffer, &self.buffer),
+            (Key::NetworkPort, &self.port),
+        ];
+        let given = plain.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
+        let layers = given.fold(layers, |layers, (key, value)| layers.option(key, value, key.info().option));
+        self.lay_servers(layers)
+    }
+
+    fn lay_servers(&self, layers: Layers) -> Outcome<Layers> {
+        if !self.server.is_empty() {
+            return Ok(layers.option_list(Key::Servers, self.server.clone(), "--server"));
+        }
+        let Some(text) = &self.servers else {
+            if self.dir.is_some() {
+                return Err(CliError::usage("--dir is where `--servers N` puts its directories: give N, too"));
+            }
+            return Ok(layers);
+        };
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() {
+            if self.dir.is_some() {
+                return Err(CliError::usage("--dir goes with a number of servers, not with a list of directories"));
+            }
+            return Ok(layers.option(Key::Servers, text, "--servers"));
+        }
+        let number = text.parse().ok().filter(|number| (1..=SERVERS_MAX).contains(number)).ok_or_else(|| {
+            CliError::usage(format!("option --servers: {text}: there must be 1 to {SERVERS_MAX} servers"))
+        })?;
+        // Without a name the check below says what is missing; the directories do not matter then.
+        let name = layers.name().unwrap_or_default().to_owned();
+        let base = self.base(&name)?;
+        let dirs = (0..number).map(|index| format!("{}/server-{index}", base.display())).collect();
+        let flag = if self.dir.is_some() { "--servers --dir" } else { "--servers" };
+        Ok(layers.option_list(Key::Servers, dirs, flag))
+    }
+
+    /// The directory that holds the servers' directories.
+    fn base(&self, name: &str) -> Outcome<PathBuf> {
+        let absolute =
+            |path: &Path| std::path::absolute(path).map_err(|error| CliError::local(path, &error));
+        match &self.dir {
+            Some(dir) => Ok(absolute(dir)?.join(name)),
+            None => {
+                let user = rustix::process::geteuid().as_raw();
+                Ok(absolute(&std::env::temp_dir())?.join(format!("pario-{user}-{name}")))
+            }
+        }
+    }
+}

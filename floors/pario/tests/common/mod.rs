@@ -1,0 +1,165 @@
+//! What the tests of the data path share: seeded chance, patterns, partitions of every kind, and a watch over histories.
+//!
+//! Always: a history that fails or hangs prints its seed and its last steps; `PARIO_SEED` runs it again.
+
+#![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part")]
+#![allow(unreachable_pub, reason = "a module of test files")]
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pario::{EmbedOptions, EmbedStore, EmbedTransport, Partition};
+
+pub const TRANSPORTS: [EmbedTransport; 3] =
+    [EmbedTransport::InProcess, EmbedTransport::Unix, EmbedTransport::Tcp];
+pub const STORES: [EmbedStore; 3] = [EmbedStore::Memory, EmbedStore::Files, EmbedStore::Direct];
+
+/// Longest life of one history: none needs a tenth of it.
+const HISTORY_LIMIT: Duration = Duration::from_secs(60);
+/// Steps shown when a history fails.
+const STEPS_SHOWN: usize = 40;
+
+/// Chance that can be repeated (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Chance(u64);
+
+impl Chance {
+    pub fn new(seed: u64) -> Chance {
+        Chance(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// One of `0..end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        assert!(0 < end);
+        self.next() % end
+    }
+
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).unwrap()
+    }
+
+    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.index(choices.len())]
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut chance = Chance::new(seed);
+    let mut pattern = Vec::with_capacity(bytes + 8);
+    while pattern.len() < bytes {
+        pattern.extend_from_slice(&chance.next().to_le_bytes());
+    }
+    pattern.truncate(bytes);
+    pattern
+}
+
+/// Small outboxes and caches, so that they run full.
+pub fn small(servers: u16, stripe_bytes: u64) -> EmbedOptions {
+    EmbedOptions {
+        servers,
+        stripe_bytes,
+        outbox_bytes: 256 << 10,
+        memory_bytes: 64 << 20,
+        ..EmbedOptions::default()
+    }
+}
+
+/// A claim over every transport and store.
+pub fn each(check: impl Fn(&Partition)) {
+    for transport in TRANSPORTS {
+        for store in STORES {
+            println!("{transport:?} {store:?}");
+            let options = EmbedOptions { transport, store, ..small(3, 64 << 10) };
+            check(&Partition::embed(&options).expect("a partition in this process"));
+        }
+    }
+}
+
+/// The last steps of a history.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    steps: Arc<Mutex<(u64, VecDeque<String>)>>,
+}
+
+impl Trace {
+    pub fn step(&self, text: impl Into<String>) {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.0 += 1;
+        let line = format!("step {}: {}", steps.0, text.into());
+        steps.1.push_back(line);
+        if STEPS_SHOWN < steps.1.len() {
+            steps.1.pop_front();
+        }
+    }
+
+    fn show(&self) -> String {
+        let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        steps.1.iter().map(|line| format!("  {line}\n")).collect()
+    }
+}
+
+/// Runs `history` under the seeds that the environment asks for, each watched: a failure or a hang names seed and step.
+/// `PARIO_SEED` runs one, `PARIO_HISTORIES` says how many otherwise.
+pub fn histories(default: u64, history: fn(u64, &Trace)) {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
+        Some(parsed.unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    };
+    if let Some(seed) = number("PARIO_SEED") {
+        return watched(seed, history);
+    }
+    let count = number("PARIO_HISTORIES").unwrap_or(default);
+    let base = u64::from(std::process::id()) << 20 | 0x5eed << 40;
+    for run in 0..count {
+        // Half of them are the same each time, half are new.
+        watched(if run % 2 == 0 { run / 2 } else { base + run }, history);
+    }
+}
+
+fn watched(seed: u64, history: fn(u64, &Trace)) {
+    let trace = Trace::default();
+    let (ours, (done, over)) = (trace.clone(), channel::<()>());
+    let thread = std::thread::spawn(move || {
+        let _done = done;
+        history(seed, &ours);
+    });
+    if over.recv_timeout(HISTORY_LIMIT) == Err(RecvTimeoutError::Timeout) {
+        panic!("history {seed:#x} hangs; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
+    }
+    if let Err(panic) = thread.join() {
+        println!("history {seed:#x} failed; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Where two byte strings differ, in words that fit on a line.
+pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
+    if expected.len() != found.len() {
+        return Some(format!("{} bytes expected, {} found", expected.len(), found.len()));
+    }
+    let first = expected.iter().zip(found).position(|(a, b)| a != b)?;
+    let count = expected.iter().zip(found).filter(|(a, b)| a != b).count();
+    let end = (first + 8).min(expected.len());
+    Some(format!(
+        "{count} bytes differ, the first at {first}: {:02x?} expected, {:02x?} found",
+        &expected[first..end],
+        &found[first..end]
+    ))
+}
