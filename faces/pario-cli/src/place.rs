@@ -315,10 +315,11 @@ impl Place {
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
             _ => {}
         }
-        fs::set_permissions(&self.path, fs::Permissions::from_mode(facts.mode))?;
         let time = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
         let times = fs::FileTimes::new().set_accessed(time(facts.times_ns.0)).set_modified(time(facts.times_ns.1));
-        fs::File::open(&self.path)?.set_times(times)
+        fs::File::open(&self.path)?.set_times(times)?;
+        // Last: the new bits may forbid opening it.
+        fs::set_permissions(&self.path, fs::Permissions::from_mode(facts.mode))
     }
 
     /// The file that a chain of symbolic links ends at, whether it exists or not.

@@ -290,7 +290,7 @@ fn writers_beside_each_other(store: &dyn Store) {
 }
 
 fn late_writes_never_reach_the_next_generation(store: &dyn Store) {
-    const ROUNDS: u32 = 40;
+    const ROUNDS: u32 = 200;
     // More pieces than one system call takes, so that a cut can come between two parts of a write.
     let source = [1; 30_000];
     let pieces: Vec<Piece<'_>> = source.chunks(4).map(Piece::from).collect();

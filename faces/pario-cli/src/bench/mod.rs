@@ -20,13 +20,11 @@ mod machine;
 pub(crate) mod meta;
 mod progress;
 mod report;
-mod stopwatch;
 pub(crate) mod worker;
 
 pub(crate) use error::BenchError;
 pub(crate) use ground::janitor;
 pub(crate) use report::Report;
-pub(crate) use stopwatch::Stopwatch;
 
 /// Pairs that a figure rests on unless told otherwise.
 pub(crate) const PAIRS_DEFAULT: usize = 9;

@@ -188,13 +188,7 @@ mod tests {
         let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
         let mut batch = Batch::new(ServerIndex(0));
         for (at, source) in [(4u64, 0), (0, 1), (8, 0)] {
-            batch.add(
-                object(1),
-                LocalOffset(at),
-                Nanos(at),
-                Source::Outbox(source),
-                Piece::from(&b"abcd"[..]),
-            );
+            batch.add(object(1), LocalOffset(at), stamp(at, source), Piece::from(&b"abcd"[..]));
         }
         batch.apply(&store, &stats);
         assert_eq!(contents(&store, 1), b"abcdabcdabcd");

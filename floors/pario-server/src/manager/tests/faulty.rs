@@ -247,8 +247,8 @@ fn a_full_disk_lets_files_be_removed_and_made_again_later() {
     assert_eq!(world.list("/").len(), 0);
     faults.no_space.store(false, Ordering::SeqCst);
     faults.full_but_for_the_reserve.store(false, Ordering::SeqCst);
-    eventually("the reserve is there again", || reserve.exists());
     eventually("files can be made again", || world.run("create g").is_ok());
+    eventually("the reserve is there again", || reserve.exists());
 }
 
 #[test]

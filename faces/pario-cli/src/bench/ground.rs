@@ -1,0 +1,159 @@
+//! The ground that a benchmark stands on: a directory of its own, with a registry of its own and its partitions.
+//!
+//! A janitor, a process apart, waits until the benchmark is over, however it ends, then takes everything down and away:
+//! an interrupt, a panic and a kill leave nothing behind.
+//!
+//! Never: touches the user's registry. Always: the plain yardstick lies in the same directory as the partitions' storage.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use pario::partition::launch::START_LIMIT;
+use pario::partition::{Key, Layers, Registry, State};
+use pario::start::{DownHow, Up};
+
+use super::error::BenchError;
+use crate::clock::{Began, rest};
+
+/// How long removed files may take to be gone from the storage directories.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    dir: PathBuf,
+    janitor: Option<Child>,
+}
+
+impl Ground {
+    /// Makes a directory within `dir`, or within the system's one for temporary files.
+    pub(crate) fn new(dir: Option<&Path>) -> Result<Ground, BenchError> {
+        let base = dir.map_or_else(std::env::temp_dir, Path::to_owned);
+        let base = base.canonicalize().map_err(BenchError::at("looking for", &base))?;
+        let dir = base.join(format!("pario-bench-{}", std::process::id()));
+        std::fs::create_dir(&dir).map_err(BenchError::at("making", &dir))?;
+        let janitor = start_janitor(&dir).inspect_err(|_| {
+            // Nothing is in it yet.
+            let _ = std::fs::remove_dir(&dir);
+        })?;
+        Ok(Ground { dir, janitor: Some(janitor) })
+    }
+
+    /// The directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The private registry's file.
+    pub(crate) fn registry_path(&self) -> PathBuf {
+        self.dir.join("registry")
+    }
+
+    fn registry(&self) -> Registry {
+        Registry::open(&self.registry_path())
+    }
+
+    /// A file for the plain yardstick.
+    pub(crate) fn plain_file(&self) -> PathBuf {
+        self.dir.join("plain")
+    }
+
+    /// Brings up a partition of so many servers on this machine.
+    pub(crate) fn up(&self, name: &str, servers: usize) -> Result<Up, BenchError> {
+        let setup = |error: pario::partition::ConfigError| BenchError::Pario(pario::Error::Setup(error.to_string()));
+        let dirs = (0..servers).map(|index| self.storage(name).join(index.to_string()).display().to_string());
+        let settings = Layers::new()
+            .environment()
+            .map_err(setup)?
+            .option(Key::Name, name, "bench")
+            .option_list(Key::Servers, dirs.collect(), "bench")
+            .check()
+            .map_err(setup)?;
+        Ok(pario::start::up(&self.registry(), &settings, START_LIMIT)?)
+    }
+
+    /// Takes a partition down and its data away.
+    pub(crate) fn down(&self, name: &str) -> Result<(), BenchError> {
+        pario::start::down(&self.registry(), name, DownHow::Destroy)?;
+        Ok(())
+    }
+
+    fn storage(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Waits until the servers of a partition have removed what was unlinked, so that it costs the next run nothing.
+    pub(crate) fn settle(&self, name: &str) -> Result<(), BenchError> {
+        let began = Began::now();
+        while self.has_objects(&self.storage(name)) {
+            if SETTLE_LIMIT < began.elapsed() {
+                let text = format!("unlinked files are still in {} after {SETTLE_LIMIT:?}", self.dir.display());
+                return Err(BenchError::Late(text));
+            }
+            rest(Duration::from_millis(2));
+        }
+        Ok(())
+    }
+
+    fn has_objects(&self, storage: &Path) -> bool {
+        let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
+        let objects = below(storage.to_owned()).flat_map(|server| below(server.path().join("objects")));
+        let mut files = objects.filter(|bucket| bucket.path().is_dir()).flat_map(|bucket| below(bucket.path()));
+        files.next().is_some()
+    }
+
+    /// Takes everything down and away, and says if something stayed.
+    pub(crate) fn end(mut self) -> Result<(), BenchError> {
+        self.dismiss()
+    }
+
+    fn dismiss(&mut self) -> Result<(), BenchError> {
+        let Some(mut janitor) = self.janitor.take() else { return Ok(()) };
+        drop(janitor.stdin.take());
+        let status = janitor.wait().map_err(BenchError::when("waiting for the janitor"))?;
+        pario::partition::launch::reap();
+        if status.success() && !self.dir.exists() {
+            return Ok(());
+        }
+        Err(BenchError::Worker(format!("{} could not be removed: the janitor ended with {status}", self.dir.display())))
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        if let Err(error) = self.dismiss() {
+            tracing::warn!(%error, "the benchmark left something behind");
+        }
+    }
+}
+
+/// Starts the janitor in a process group of its own, where an interrupt from the terminal does not reach it.
+fn start_janitor(dir: &Path) -> Result<Child, BenchError> {
+    let program = std::env::current_exe().map_err(BenchError::when("looking for this program"))?;
+    Command::new(program)
+        .args(["bench", "janitor"])
+        .arg(dir)
+        .env_remove("PARIO_TRANSPORT")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(BenchError::when("starting the janitor"))
+}
+
+/// The body of the janitor: waits for the end of its input, then takes down and removes everything in `dir`.
+pub(crate) fn janitor(dir: &Path) -> Result<(), BenchError> {
+    let mut nothing = Vec::new();
+    std::io::stdin().read_to_end(&mut nothing).map_err(BenchError::when("waiting for the benchmark's end"))?;
+    let registry = Registry::open(&dir.join("registry"));
+    for entry in registry.list().unwrap_or_default() {
+        // What was being started ends with its starter, and its directories go below.
+        if entry.state != State::Starting {
+            pario::start::down(&registry, &entry.name, DownHow::Destroy)?;
+        }
+    }
+    std::fs::remove_dir_all(dir).map_err(BenchError::at("removing", dir))
+}

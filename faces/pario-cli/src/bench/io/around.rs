@@ -1,0 +1,102 @@
+//! What is around a transfer: start of a partition, memory of its servers, latency of commands.
+
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use pario::partition::Entry;
+
+use super::super::error::BenchError;
+use super::super::figures::{Figure, Goal, mib};
+use super::super::footprint::Footprint;
+use super::super::job::Job;
+use super::compare::Comparison;
+use super::{Bench, MANY_SERVERS};
+use crate::clock::Began;
+
+/// Largest memory of an idle server.
+const IDLE_MIB_MAX: f64 = 32.0;
+/// Largest memory of a server under load, without a cache of its own.
+const LOAD_MIB_MAX: f64 = 64.0;
+/// Between two looks at the servers' memory.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Bench<'_> {
+    /// `up_s`: from the order until all servers have answered.
+    pub(super) fn start_many(&mut self) -> Result<(), BenchError> {
+        let mut took_s = Vec::new();
+        for run in 0..self.plan.pairs {
+            self.progress.step(&format!("starting {MANY_SERVERS} servers, run"), run, self.plan.pairs);
+            took_s.push(self.ground.up("many", MANY_SERVERS)?.took.as_secs_f64());
+            self.ground.down("many")?;
+        }
+        self.figures.add("up_s", Figure::of(&took_s, "s"), Goal::AtMost(0.5), format!("{MANY_SERVERS} servers"));
+        Ok(())
+    }
+
+    /// `memory_idle_mib`: of servers that have just come up.
+    pub(super) fn idle_memory(&mut self, entry: &Entry) {
+        let each: Vec<f64> = pids(entry).iter().filter_map(|pid| Footprint::of(*pid)).map(|f| mib(f.own_bytes)).collect();
+        if !each.is_empty() {
+            self.figures.add("memory_idle_mib", Figure::of(&each, "MiB"), Goal::AtMost(IDLE_MIB_MAX), "a server, idle");
+        }
+    }
+
+    /// `memory_load_mib`: the largest that any server has while small writes pour in.
+    pub(super) fn load_memory(&mut self, entry: &Entry, what: &Comparison<'_>) -> Result<(), BenchError> {
+        let pids = pids(entry);
+        let mut worker = what.worker(&self.ground)?;
+        let (done, is_done) = channel::<()>();
+        let (outcome, peak) = std::thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&pids, &is_done));
+            let outcome = worker.ask(&Job::Write(what.pario()));
+            drop(done);
+            (outcome, watching.join().unwrap_or_default())
+        });
+        outcome?;
+        worker.ask(&Job::Remove(what.pario()))?;
+        self.ground.settle(what.partition)?;
+        let note = format!("largest server; clients' outboxes mapped besides: {:.1} MiB", mib(peak.outbox_bytes));
+        self.figures.add("memory_load_mib", Figure::of(&[mib(peak.own_bytes)], "MiB"), Goal::AtMost(LOAD_MIB_MAX), note);
+        Ok(())
+    }
+
+    /// `ls_ms`, `stat_ms`, `status_ms`: whole commands on a running partition.
+    pub(super) fn commands(&mut self, partition: &str) -> Result<(), BenchError> {
+        let root = format!("pario://{partition}/");
+        let commands = [("ls_ms", vec!["ls", &root]), ("stat_ms", vec!["stat", &root]), ("status_ms", vec!["status"])];
+        for (name, arguments) in commands {
+            self.progress.say(&format!("pario {}", arguments.join(" ")));
+            let runs: Result<Vec<f64>, BenchError> = (0..self.plan.pairs).map(|_| self.command_ms(&arguments)).collect();
+            self.figures.add(name, Figure::of(&runs?, "ms"), Goal::AtMost(50.0), format!("`pario {}`", arguments[0]));
+        }
+        Ok(())
+    }
+
+    fn command_ms(&self, arguments: &[&str]) -> Result<f64, BenchError> {
+        let program = std::env::current_exe().map_err(BenchError::when("looking for this program"))?;
+        let mut command = Command::new(program);
+        command.args(arguments).env("PARIO_REGISTRY", self.ground.registry_path()).stdin(Stdio::null());
+        let began = Began::now();
+        let output = command.output().map_err(BenchError::when("running a command"))?;
+        let took_ms = began.elapsed().as_secs_f64() * 1e3;
+        if output.status.success() {
+            return Ok(took_ms);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(BenchError::Worker(format!("`pario {}` failed with {}: {said}", arguments.join(" "), output.status)))
+    }
+}
+
+fn pids(entry: &Entry) -> Vec<u32> {
+    entry.servers.iter().map(|server| server.pid).collect()
+}
+
+/// Looks at the processes until the other end is dropped; returns the most that was seen.
+fn watch(pids: &[u32], is_done: &std::sync::mpsc::Receiver<()>) -> Footprint {
+    let mut peak = Footprint::largest(pids);
+    while is_done.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+        peak = peak.max(Footprint::largest(pids));
+    }
+    peak
+}

@@ -1,0 +1,107 @@
+//! A process that works for a benchmark or for the demonstration: this program once more, told what to do line by line.
+//!
+//! ```text
+//!  starter                          worker (`pario bench worker`)
+//!    | ---- Job, one line of JSON ---> |
+//!    | <--- Outcome, one line -------- |      … until the starter closes the pipe
+//! ```
+//! Always: a worker ends with its starter.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use super::error::BenchError;
+use super::job::{Job, Outcome, State};
+
+/// The starter's end of a worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Worker {
+    /// Starts a fresh process that finds partitions in `registry`, with further variables in its environment.
+    pub(crate) fn start(registry: &Path, variables: &[(&str, &str)]) -> Result<Worker, BenchError> {
+        let program = std::env::current_exe().map_err(BenchError::when("looking for this program"))?;
+        let mut child = Command::new(program)
+            .args(["bench", "worker"])
+            .env("PARIO_REGISTRY", registry)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(BenchError::when("starting a worker"))?;
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("its output is a pipe"));
+        Ok(Worker { child, input, output })
+    }
+
+    /// Tells it to do a job and waits for the outcome.
+    pub(crate) fn ask(&mut self, job: &Job) -> Result<Outcome, BenchError> {
+        self.send(job)?;
+        self.receive()
+    }
+
+    /// Tells it to do a job.
+    pub(crate) fn send(&mut self, job: &Job) -> Result<(), BenchError> {
+        let mut line = serde_json::to_string(job).expect("jobs are plain data");
+        line.push('\n');
+        let input = self.input.as_mut().expect("open until the worker is dropped");
+        input.write_all(line.as_bytes()).map_err(BenchError::when("telling a worker its job"))
+    }
+
+    /// Waits for the outcome of the job that was sent.
+    pub(crate) fn receive(&mut self) -> Result<Outcome, BenchError> {
+        let mut line = String::new();
+        self.output.read_line(&mut line).map_err(BenchError::when("waiting for a worker"))?;
+        if line.is_empty() {
+            let status = self.child.wait().map_err(BenchError::when("waiting for a worker's end"))?;
+            return Err(BenchError::Worker(format!("a worker ended in the middle of its job: {status}")));
+        }
+        let said: Result<Outcome, String> = serde_json::from_str(&line)
+            .map_err(|error| BenchError::Worker(format!("a worker said what nobody understands: {error}")))?;
+        said.map_err(BenchError::Worker)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        if let Err(error) = self.child.wait() {
+            tracing::warn!(%error, "a worker cannot be waited for");
+        }
+    }
+}
+
+/// Tells all workers their jobs, so that they work at the same time, and waits for all.
+pub(crate) fn together(workers: &mut [Worker], job: impl Fn(usize) -> Job) -> Result<Vec<Outcome>, BenchError> {
+    for (index, worker) in workers.iter_mut().enumerate() {
+        worker.send(&job(index))?;
+    }
+    workers.iter_mut().map(Worker::receive).collect()
+}
+
+/// The body of a worker: does what it is told until its input ends.
+pub(crate) fn serve() -> Result<(), BenchError> {
+    // Without its starter nobody wants the result.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let mut state = State::default();
+    for line in std::io::stdin().lock().lines() {
+        let line = line.map_err(BenchError::when("waiting for a job"))?;
+        let said = match serde_json::from_str::<Job>(&line) {
+            Ok(job) => state.run(&job).map_err(|error| error.to_string()),
+            Err(error) => Err(format!("a job that nobody understands: {error}")),
+        };
+        let mut answer = serde_json::to_string(&said).expect("outcomes are plain data");
+        answer.push('\n');
+        let mut output = std::io::stdout().lock();
+        output
+            .write_all(answer.as_bytes())
+            .and_then(|()| output.flush())
+            .map_err(BenchError::when("telling the outcome"))?;
+    }
+    Ok(())
+}
