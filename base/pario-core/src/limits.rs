@@ -24,8 +24,6 @@ pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 pub const FRAME_BODY_BYTES_MAX: usize = 4 << 20;
 /// Largest data part of a frame.
 pub const FRAME_DATA_BYTES_MAX: usize = 8 << 20;
-/// Data part that clients aim for; larger accesses are split.
-pub const TRANSFER_BYTES: usize = 1 << 20;
 /// Requests that one client may have in flight at one server.
 pub const IN_FLIGHT_MAX: usize = 256;
 /// Replies that the manager remembers per session, so that a repeated request does not act twice.
@@ -54,7 +52,6 @@ pub const PING_MS: u64 = 1000;
 pub const CONNECT_MS_MAX: u64 = 3000;
 
 const _: () = assert!(IN_FLIGHT_MAX <= REPLIES_KEPT, "each request in flight needs a kept reply");
-const _: () = assert!(TRANSFER_BYTES <= FRAME_DATA_BYTES_MAX, "a transfer must fit into a frame");
 const _: () = assert!(RECORD_BYTES_MAX * 2 <= OUTBOX_BYTES_DEFAULT, "an outbox holds at least two records");
 const _: () = assert!(PING_MS * 2 < SILENCE_MS_MAX, "a living server gets two chances to answer");
 const _: () = assert!(SILENCE_MS_MAX + PING_MS < 5000, "a dead peer is told within five seconds");

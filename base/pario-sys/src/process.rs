@@ -8,6 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::Resource;
 
+/// Closes every descriptor from `first` on. For a process that has just begun and owns none of them: what it inherited was
+/// opened by somebody else.
+pub fn close_descriptors_from(first: u32) {
+    // SAFETY: closing descriptors that no Rust value of this process owns breaks no promise; the caller has just begun.
+    let result = unsafe { libc::close_range(first, u32::MAX, 0) };
+    // Kernels before 5.9 do not know the call; inherited descriptors are untidy, not wrong.
+    let _ = result;
+}
+
 /// When a process started, in clock ticks since boot: with its number, this names it for ever. `None`: there is none.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {

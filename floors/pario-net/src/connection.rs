@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ use crate::frame::{self, DataCheck, FrameError, FrameKind, HEAD_BYTES, Head};
 use crate::greeting::{self, Challenge, Hello, Secret, Welcome};
 use crate::message::{Notice, Reply, Request};
 use crate::stream::{Address, Stream};
+
+/// Small answers are received in one piece; file data beyond this goes straight to its place.
+const INBOX_BYTES: usize = 4096;
 
 /// An answer with what came along.
 #[derive(Debug)]
@@ -52,11 +55,42 @@ pub struct Connection {
     clock: MonotonicClock,
     next: AtomicU64,
     sending: Mutex<()>,
-    reading: Mutex<()>,
+    reading: Mutex<Inbox>,
+    resting: AtomicUsize,
     heard: AtomicU64,
     pinged: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
+}
+
+/// Bytes that came with earlier ones, and descriptors that wait for the answer they belong to.
+#[derive(Debug)]
+struct Inbox {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    descriptors: Vec<OwnedFd>,
+}
+
+impl Inbox {
+    fn new() -> Inbox {
+        Inbox { bytes: vec![0; INBOX_BYTES].into(), start: 0, end: 0, descriptors: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Several answers may come at once, so descriptors go to the kind of answer that brings them.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer brings none")]
+    fn descriptors_for(&mut self, reply: &Reply) -> Vec<OwnedFd> {
+        let count = match reply {
+            Reply::Lent {} => 1,
+            Reply::OutboxTaken {} => 2,
+            _ => 0,
+        };
+        self.descriptors.drain(..count.min(self.descriptors.len())).collect()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +124,8 @@ impl Connection {
             clock,
             next: AtomicU64::new(1),
             sending: Mutex::new(()),
-            reading: Mutex::new(()),
+            reading: Mutex::new(Inbox::new()),
+            resting: AtomicUsize::new(0),
             heard,
             pinged: AtomicU64::new(0),
             state: Mutex::default(),
@@ -163,19 +198,7 @@ impl Connection {
         data: &[&[u8]],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Ticket, Fault> {
-        {
-            let mut state = self.state();
-            if let Some(fault) = &state.broken {
-                return Err(fault.clone());
-            }
-            if IN_FLIGHT_MAX <= state.answers.len() {
-                return Err(Fault::new(
-                    Code::TooMany,
-                    format!("{IN_FLIGHT_MAX} requests wait for server {}", self.server),
-                ));
-            }
-            state.answers.insert(number, None);
-        }
+        self.reserve(number)?;
         self.heard.fetch_max(self.clock.now().0, Ordering::Relaxed);
         if let Err(fault) = self.send(number, request, data, descriptors) {
             self.state().answers.remove(&number);
@@ -184,9 +207,20 @@ impl Connection {
         Ok(Ticket(number))
     }
 
-    /// A number for [`Connection::start_as`], from a range of its own.
-    pub fn set_numbers(&self, from: u64) {
-        self.next.store(from, Ordering::Relaxed);
+    /// Takes a place among the requests under way; waits for one if there are too many.
+    fn reserve(&self, number: u64) -> Result<(), Fault> {
+        let mut state = self.state();
+        loop {
+            if let Some(fault) = &state.broken {
+                return Err(fault.clone());
+            }
+            if state.answers.len() < IN_FLIGHT_MAX {
+                state.answers.insert(number, None);
+                return Ok(());
+            }
+            let rest = Duration::from_millis(1);
+            state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Waits for an answer. File data goes into `target` if one is given and the answer fits.
@@ -217,10 +251,12 @@ impl Connection {
     /// The next notice of a connection that carries notices; `None` when `limit` passed without one.
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub fn notice(&self, limit: Duration) -> Result<Option<Notice>, Fault> {
-        if !self.stream.wait_readable(limit).map_err(|error| self.fail(&error.into()))? {
+        let mut inbox = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if inbox.is_empty() && !self.stream.wait_readable(limit).map_err(|error| self.fail(&error.into()))? {
             return Ok(None);
         }
-        let frame = self.read_frame(None).map_err(|error| self.fail(&error))?;
+        let frame = self.read_frame(&mut inbox, None).map_err(|error| self.fail(&error))?;
+        drop(inbox);
         match frame.0.kind {
             FrameKind::Notice => {
                 decode::<Notice>(&frame.0, &frame.1).map(Some).map_err(|error| self.fail(&error))
@@ -266,43 +302,47 @@ impl Connection {
     /// Becomes the thread that reads, or rests until that thread has news.
     fn read_or_rest(&self, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
         match self.reading.try_lock() {
-            Ok(_turn) => {
-                let result = self.read_one(number, target);
-                drop(_turn);
+            Ok(mut inbox) => {
+                let result = self.read_one(&mut inbox, number, target);
+                drop(inbox);
                 // Another waiter may have to read now.
-                self.changed.notify_all();
+                if 0 < self.resting.load(Ordering::SeqCst) {
+                    self.changed.notify_all();
+                }
                 result
             }
             Err(TryLockError::Poisoned(_)) => Err(self.fail(&FrameError::Ended)),
             Err(TryLockError::WouldBlock) => {
+                self.resting.fetch_add(1, Ordering::SeqCst);
                 let state = self.state();
                 if matches!(state.answers.get(&number), Some(None)) && state.broken.is_none() {
                     let rest = Duration::from_millis(5);
                     drop(self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner));
                 }
+                self.resting.fetch_sub(1, Ordering::SeqCst);
                 Ok(())
             }
         }
     }
 
-    fn read_one(&self, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+    fn read_one(&self, inbox: &mut Inbox, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
         // Between the caller's look and its turn to read, the answer may have come.
         if !matches!(self.state().answers.get(&number), Some(None)) {
             return Ok(());
         }
-        if !self
-            .stream
-            .wait_readable(Duration::from_millis(PING_MS / 2))
-            .map_err(|error| self.fail(&error.into()))?
+        let patience = Duration::from_millis(PING_MS / 2);
+        if inbox.is_empty()
+            && !self.stream.wait_readable(patience).map_err(|error| self.fail(&error.into()))?
         {
             return self.mind_silence();
         }
-        let (head, body, data, descriptors) =
-            self.read_frame(Some((number, target))).map_err(|error| self.fail(&error))?;
+        let (head, body, data) =
+            self.read_frame(inbox, Some((number, target))).map_err(|error| self.fail(&error))?;
         self.heard.store(self.clock.now().0, Ordering::Relaxed);
         match head.kind {
             FrameKind::Reply => {
                 let reply = decode::<Reply>(&head, &body).map_err(|error| self.fail(&error))?;
+                let descriptors = inbox.descriptors_for(&reply);
                 let answer = Answer { reply, data, data_bytes: head.data_bytes as usize, descriptors };
                 let mut state = self.state();
                 // An answer to a ping, or to a request whose caller gave up, has no place.
@@ -327,53 +367,68 @@ impl Connection {
     }
 
     /// Reads one frame; data that answers `own` goes straight into its target.
-    #[expect(clippy::type_complexity, reason = "a frame in its parts, used twice above")]
     fn read_frame(
         &self,
+        inbox: &mut Inbox,
         own: Option<(u64, &mut Option<&mut [u8]>)>,
-    ) -> Result<(Head, Vec<u8>, Vec<u8>, Vec<OwnedFd>), FrameError> {
-        let mut descriptors = Vec::new();
+    ) -> Result<(Head, Vec<u8>, Vec<u8>), FrameError> {
         let mut bytes = [0u8; HEAD_BYTES];
-        self.fill(&mut bytes, &mut descriptors)?;
+        self.fill(inbox, &mut bytes)?;
         let head = Head::decode(&bytes, FRAME_BODY_BYTES_MAX)?;
         let mut body = vec![0; head.body_bytes as usize];
-        self.fill(&mut body, &mut descriptors)?;
+        self.fill(inbox, &mut body)?;
         head.check_body(&body)?;
         let data_bytes = head.data_bytes as usize;
         if let Some((number, Some(target))) = own
             && number == head.request
             && data_bytes <= target.len()
         {
-            self.fill(&mut target[..data_bytes], &mut descriptors)?;
+            self.fill(inbox, &mut target[..data_bytes])?;
             head.check_data(&target[..data_bytes])?;
-            return Ok((head, body, Vec::new(), descriptors));
+            return Ok((head, body, Vec::new()));
         }
         let mut data = vec![0; data_bytes];
-        self.fill(&mut data, &mut descriptors)?;
+        self.fill(inbox, &mut data)?;
         head.check_data(&data)?;
-        Ok((head, body, data, descriptors))
+        Ok((head, body, data))
     }
 
-    fn fill(&self, mut buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<(), FrameError> {
+    /// Fills a buffer from what has come already, then from the stream; small rests come through the inbox.
+    fn fill(&self, inbox: &mut Inbox, mut buffer: &mut [u8]) -> Result<(), FrameError> {
         while !buffer.is_empty() {
+            if !inbox.is_empty() {
+                let count = buffer.len().min(inbox.end - inbox.start);
+                buffer[..count].copy_from_slice(&inbox.bytes[inbox.start..inbox.start + count]);
+                inbox.start += count;
+                buffer = &mut buffer[count..];
+            } else if buffer.len() < INBOX_BYTES {
+                inbox.start = 0;
+                inbox.end = self.receive(&mut inbox.bytes, &mut inbox.descriptors)?;
+            } else {
+                let count = self.receive(buffer, &mut inbox.descriptors)?;
+                buffer = &mut buffer[count..];
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<usize, FrameError> {
+        loop {
             match self.stream.receive(buffer, descriptors) {
                 Ok(0) => return Err(FrameError::Ended),
-                Ok(count) => buffer = &mut buffer[count..],
+                Ok(count) => return Ok(count),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     // Inside a frame the rest is already on its way.
                     if !self.stream.wait_readable(Duration::from_millis(SILENCE_MS_MAX))? {
-                        return Err(std::io::Error::new(
-                            std::io::ErrorKind::TimedOut,
-                            "silent inside a frame",
-                        )
-                        .into());
+                        let silent =
+                            std::io::Error::new(std::io::ErrorKind::TimedOut, "silent inside a frame");
+                        return Err(silent.into());
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
     }
 
     /// Asks a silent server for a sign of life, and gives up on one that gave none for too long.

@@ -4,7 +4,6 @@
 //! another where the transport can damage bytes (TCP).
 
 use std::io;
-use std::os::fd::OwnedFd;
 
 use pario_core::codec::{self, Encode, Malformed};
 use pario_core::limits::{FRAME_BODY_BYTES_MAX, FRAME_DATA_BYTES_MAX};
@@ -123,8 +122,6 @@ pub struct Frame {
     pub body: Vec<u8>,
     /// Data behind the body.
     pub data: Vec<u8>,
-    /// Descriptors that came along.
-    pub descriptors: Vec<OwnedFd>,
 }
 
 impl Frame {
@@ -287,7 +284,7 @@ impl Assembler {
         let (body, data) = (std::mem::take(&mut self.body), std::mem::take(&mut self.data));
         head.check_body(&body)?;
         head.check_data(&data)?;
-        Ok(Some(Frame { head, body, data, descriptors: Vec::new() }))
+        Ok(Some(Frame { head, body, data }))
     }
 }
 

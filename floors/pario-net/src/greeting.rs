@@ -112,8 +112,10 @@ pub struct Welcome {
     pub lends: bool,
     /// Outbox that clients should make.
     pub outbox_bytes: u64,
+    /// Data that one message should carry.
+    pub transfer_bytes: u32,
 }
-encode_struct!(Welcome { incarnation, volatile, lends, outbox_bytes });
+encode_struct!(Welcome { incarnation, volatile, lends, outbox_bytes, transfer_bytes });
 
 /// 32 random bytes.
 pub fn nonce() -> [u8; 32] {

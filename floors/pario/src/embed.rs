@@ -168,6 +168,7 @@ fn server_spec(
         lends: store.lends,
         names: (index == ServerIndex::MANAGER).then(|| names_in(&base.join("names"), defaults)),
         outbox_bytes: options.outbox_bytes as u64,
+        transfer_bytes: 1 << 20,
         unix,
         tcp: (options.transport == EmbedTransport::Tcp).then(|| ([127, 0, 0, 1], 0).into()),
     })

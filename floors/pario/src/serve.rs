@@ -16,20 +16,24 @@ use pario_sys::signals::Signals;
 
 use crate::connect::ByAddress;
 use crate::partition::protocol::{LOG_FILE, ListenTcp, detach};
-use crate::partition::{Hold, Ready, ServeSpec, ServerEntry, ServerSide, StoreKind};
+use crate::partition::{Hold, Ready, ServeSpec, ServerEntry, ServerSide, Settings, StoreKind};
 
 /// Signals that end a server in order. The terminal's are not its own: it has left the terminal.
 const TERMINATE: i32 = 15;
 const INTERRUPT: i32 = 2;
 const HANG_UP: i32 = 1;
 
-/// Serves one storage directory until told to stop: reads what to serve from `input`, answers on `output`.
-pub fn serve(input: impl Read, output: impl Write) -> ExitCode {
+/// Serves one storage directory until told to stop: reads what to serve from `input`, answers on `output`. `begin` is called with
+/// the settings before anything else happens, as for setting up the log.
+pub fn serve(input: impl Read, output: impl Write, begin: impl FnOnce(&Settings)) -> ExitCode {
+    // What the starter had open, an MPI rank's sockets for instance, must not live as long as the server.
+    pario_sys::process::close_descriptors_from(3);
     let mut side = ServerSide::new(input, output);
     let spec = match side.spec() {
         Ok(spec) => spec,
         Err(error) => return complain(&error.to_string()),
     };
+    begin(&spec.settings);
     // Before any thread: all of them inherit the mask.
     let signals = match Signals::catch(&[TERMINATE, INTERRUPT, HANG_UP]) {
         Ok(signals) => signals,
@@ -122,6 +126,7 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         lends: store.lends,
         names: spec.names.as_ref().map(|names| names_in(&names.dir, defaults)),
         outbox_bytes: settings.cache.outbox.0,
+        transfer_bytes: u32::try_from(settings.network.buffer.0).unwrap_or(u32::MAX),
         unix: unix.clone(),
         tcp,
     })?;
@@ -149,8 +154,12 @@ fn tcp_address(listen: &ListenTcp) -> Result<SocketAddr, Fault> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let mut found = (bare, listen.port)
         .to_socket_addrs()
-        .map_err(|error| Fault::new(Code::Invalid, format!("host '{host}' has no address here: {error}")))?;
-    found.next().ok_or_else(|| Fault::new(Code::Invalid, format!("host '{host}' has no address here")))
+        .map_err(|error| Fault::new(Code::Invalid, format!("host '{host}' has no address here: {error}")))?
+        .filter(|address| !address.ip().is_loopback());
+    found.next().ok_or_else(|| {
+        let text = format!("host '{host}' has only loopback addresses here, which other hosts do not reach: name the server by its address");
+        Fault::new(Code::Invalid, text)
+    })
 }
 
 /// A server's addresses, best first: shared memory if it is on this node.

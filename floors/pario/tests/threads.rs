@@ -91,7 +91,8 @@ struct Burst {
 /// Writers hand a token to each other; every write begins after the one before it returned.
 fn pass_token(partition: &Partition, seed: u64, rounds: usize, burst: Burst) {
     let count = 3;
-    let (senders, receivers): (Vec<Sender<Token>>, Vec<Receiver<Token>>) = (0..count).map(|_| channel()).unzip();
+    let (senders, receivers): (Vec<Sender<Token>>, Vec<Receiver<Token>>) =
+        (0..count).map(|_| channel()).unzip();
     let (finish, finished) = channel();
     let mut hands = Vec::new();
     for (own, inbox) in receivers.into_iter().enumerate() {

@@ -13,7 +13,7 @@
 mod error;
 mod figures;
 mod footprint;
-mod ground;
+pub(crate) mod ground;
 pub(crate) mod io;
 pub(crate) mod job;
 mod machine;
@@ -23,7 +23,8 @@ mod report;
 pub(crate) mod worker;
 
 pub(crate) use error::BenchError;
-pub(crate) use ground::janitor;
+pub(crate) use figures::mib;
+pub(crate) use ground::{Ground, janitor};
 pub(crate) use report::Report;
 
 /// Pairs that a figure rests on unless told otherwise.

@@ -178,6 +178,16 @@ impl Target {
         }
     }
 
+    /// Lets go of a file that is given up; what its close would complain about has been told.
+    pub(super) fn abandon(&self) {
+        if let Target::Partition { file, .. } = self {
+            let last = file.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            if let Some(Err(error)) = last.and_then(std::sync::Arc::into_inner).map(pario::File::close) {
+                tracing::info!(%error, "closing a file that is given up");
+            }
+        }
+    }
+
     /// Makes it `bytes` long, by a hole at the end if need be; puts it where it must be, and closes it.
     pub(super) fn finish(&self, bytes: u64, durability: Durability) -> Outcome {
         match self {

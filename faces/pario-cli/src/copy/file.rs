@@ -138,6 +138,7 @@ impl FileCopy {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         let named = failure.map_or(Ok(()), Err).and_then(|()| self.give_name(run));
         if named.is_err() {
+            self.target.abandon();
             // The first error is the one to tell; a server that is gone cannot remove anything now.
             if let Err(error) = self.temporary.remove_file() {
                 tracing::info!("{error}: a part of a copy stays behind under this name");

@@ -68,6 +68,7 @@ impl Service {
             volatile: self.spec.volatile,
             lends: self.spec.lends,
             outbox_bytes: self.spec.outbox_bytes,
+            transfer_bytes: self.spec.transfer_bytes,
         };
         let bytes = frame::seal(FrameKind::Welcome, 0, &welcome, &[], DataCheck::None);
         self.push(id, Outgoing { head: bytes, data: Vec::new(), descriptors: Vec::new() });

@@ -92,7 +92,7 @@ impl Service {
             | Request::SyncNames { .. }
             | Request::ListInodes { .. } => self.go_home(id, number, request),
             Request::Write { object, at } => self.write(id, number, object, (at, frame.data)),
-            Request::OfferOutbox { from } => self.attach(id, number, from, frame.descriptors),
+            Request::OfferOutbox { from } => self.attach(id, number, from),
             Request::TakeErrors { inode } => self.take_errors(id, number, inode),
             Request::Drain { session } => self.drain(id, number, session),
             Request::Status {} => {
@@ -150,12 +150,13 @@ impl Service {
         Ok(())
     }
 
-    fn attach(&mut self, id: LinkId, number: u64, from: u64, descriptors: Vec<OwnedFd>) -> Result<(), Fault> {
+    fn attach(&mut self, id: LinkId, number: u64, from: u64) -> Result<(), Fault> {
         let session = self.session(id)?;
         let protocol = |what: String| Fault::new(Code::Protocol, what);
-        let descriptor = descriptors
-            .into_iter()
-            .next()
+        let descriptor = self
+            .links
+            .get_mut(&id)
+            .and_then(super::Link::take_descriptor)
             .ok_or_else(|| protocol("an outbox without a descriptor".into()))?;
         let outbox = OutboxReader::attach(descriptor).map_err(|error| protocol(error.to_string()))?;
         outbox.tail(from).map_err(|error| protocol(error.to_string()))?;

@@ -19,6 +19,9 @@ const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 /// Frames taken from one connection before others get a turn.
 const FRAMES_PER_TURN: usize = 64;
 
+/// Descriptors that may wait for the request they belong to.
+const DESCRIPTORS_KEPT: usize = 8;
+
 /// Names a connection for its life; never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct LinkId(pub(crate) u64);
@@ -114,6 +117,13 @@ impl Link {
                 Err(error) => return Err(error.into()),
             };
             self.descriptors.extend(descriptors);
+            if DESCRIPTORS_KEPT < self.descriptors.len() {
+                return Err(FrameError::TooLong {
+                    part: "descriptors",
+                    got: self.descriptors.len(),
+                    limit: DESCRIPTORS_KEPT,
+                });
+            }
             if direct {
                 let frame = self.assembler.advance(count, self.body_limit())?;
                 self.accept(frame, frames);
@@ -143,9 +153,7 @@ impl Link {
     }
 
     fn accept(&mut self, frame: Option<Frame>, frames: &mut Vec<Frame>) {
-        if let Some(mut frame) = frame {
-            // Descriptors arrive with the bytes of the frame they belong to, and only one kind of frame brings any.
-            frame.descriptors.extend(self.descriptors.drain(..));
+        if let Some(frame) = frame {
             self.in_flight += 1;
             self.in_flight_bytes += frame.data.len();
             frames.push(frame);
@@ -154,6 +162,11 @@ impl Link {
 
     fn body_limit(&self) -> usize {
         if self.hello().is_some() { FRAME_BODY_BYTES_MAX } else { GREETING_BODY_BYTES_MAX }
+    }
+
+    /// A descriptor that came along. Several frames may arrive at once, so it is fetched by the request that needs one.
+    pub(crate) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptors.pop_front()
     }
 
     /// One of its frames was answered, or needs no answer.

@@ -88,6 +88,8 @@ pub struct ServerSpec {
     pub names: Option<NamesSpec>,
     /// Outbox that clients should make.
     pub outbox_bytes: u64,
+    /// Data that one message should carry.
+    pub transfer_bytes: u32,
     /// Socket file to listen on.
     pub unix: Option<PathBuf>,
     /// Address to listen on; port 0 picks one.

@@ -6,17 +6,18 @@
 use std::collections::HashMap;
 
 use pario_core::limits::WAKE_BYTES;
-use pario_core::{Fault, InodeId, Nanos, SessionId};
-use pario_net::outbox::{CursorPage, OutboxReader, RecordKind};
+use pario_core::{Clock, Fault, InodeId, Nanos, SessionId};
+use pario_net::outbox::{CursorPage, OutboxError, OutboxReader, RECORD_ALIGN, RecordKind};
 use pario_store::Store;
+use pario_sys::clock::MonotonicClock;
 
 use super::batch::{Batch, Errors, Source, Stamp};
 use crate::stats::ServerStats;
 
 /// Errors kept per session until it asks.
 const ERRORS_KEPT: usize = 64;
-/// Records looked at per outbox and round.
-const RECORDS_MAX: usize = 4096;
+/// Records taken per outbox and round.
+const RECORDS_MAX: usize = 16 << 10;
 /// Room beside the outboxes themselves that must be free for writing behind.
 const SPARE_BYTES: u64 = 4 << 20;
 
@@ -96,12 +97,15 @@ impl Outboxes {
         attached.and_then(|attached| attached.errors.remove(&inode)).into_iter().collect()
     }
 
-    /// Adds to the batch what was committed before `began`.
+    /// Adds to the batch what was committed before `began`, and before any record that is too many for this round.
     pub(super) fn collect<'a>(&'a self, began: Nanos, batch: &mut Batch<'a>) -> Reached {
         let mut reached = Reached::default();
+        let left: Vec<Option<Nanos>> = self.attached.iter().map(Attached::first_left).collect();
         for (place, attached) in self.attached.iter().enumerate() {
             let stayed = (attached.taken, attached.last_commit);
-            reached.positions.push(collect_one(attached, place, began, batch).unwrap_or_else(|error| {
+            let others = left.iter().enumerate().filter(|(other, _)| *other != place);
+            let before = others.filter_map(|(_, left)| *left).fold(began, Nanos::min);
+            reached.positions.push(collect_one(attached, place, before, batch).unwrap_or_else(|error| {
                 reached.lies.push((attached.session, error.to_string()));
                 stayed
             }));
@@ -173,14 +177,32 @@ impl Attached {
         // An outbox that lies is found out at the next look at its records.
         self.outbox.tail(self.taken).map_or(1, |tail| tail - self.taken)
     }
+
+    /// When the first record was committed that is too many for a round: nothing newer may be taken before it.
+    fn first_left(&self) -> Option<Nanos> {
+        let tail = self.outbox.tail(self.taken).ok()?;
+        if tail - self.taken <= RECORDS_MAX as u64 * RECORD_ALIGN {
+            return None;
+        }
+        let (mut position, mut count) = (self.taken, 0);
+        while position < tail {
+            let head = self.outbox.record(position, tail).ok()?.head;
+            if count == RECORDS_MAX {
+                return Some(head.committed);
+            }
+            position += head.span();
+            count += 1;
+        }
+        None
+    }
 }
 
 fn collect_one<'a>(
     attached: &'a Attached,
     place: usize,
-    began: Nanos,
+    before: Nanos,
     batch: &mut Batch<'a>,
-) -> Result<(u64, Nanos), pario_net::outbox::OutboxError> {
+) -> Result<(u64, Nanos), OutboxError> {
     let tail = attached.outbox.tail(attached.taken)?;
     let (mut position, mut last) = (attached.taken, attached.last_commit);
     for _ in 0..RECORDS_MAX {
@@ -189,7 +211,11 @@ fn collect_one<'a>(
         }
         let record = attached.outbox.record(position, tail)?;
         let head = record.head;
-        if began <= head.committed {
+        if before <= head.committed {
+            // It would never be taken, and those behind it neither.
+            if MonotonicClock.now() < head.committed {
+                return Err(OutboxError::Lie { what: "a record from the future", position });
+            }
             break;
         }
         if head.kind == RecordKind::Data {

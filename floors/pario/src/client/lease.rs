@@ -26,6 +26,8 @@ pub(crate) struct LeaseState {
     returning: bool,
     /// Threads that wait for a change; without any, a change costs no system call.
     waiting: usize,
+    /// The last handle is closed and the manager knows.
+    left: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -209,6 +211,21 @@ impl OpenFile {
                 self.keep_fault(fault);
             }
             self.drop_loans();
+        }
+    }
+
+    /// The last handle's close is over.
+    pub(super) fn set_left(&self) {
+        let mut state = self.lease_state();
+        state.left = true;
+        self.tell(&state);
+    }
+
+    /// Waits for the end of the last handle's close.
+    pub(super) fn wait_left(&self) {
+        let mut state = self.lease_state();
+        while !state.left {
+            state = self.wait_lease(state);
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use pario_core::limits::FRAME_DATA_BYTES_MAX;
 use pario_core::{Clock, Code, Fault, FileAttr, InodeId, PartitionId, ServerIndex, SessionId};
 use pario_net::connection::{Answer, Connection, Ticket};
 use pario_net::frame::PROTOCOL;
@@ -41,6 +42,9 @@ impl std::fmt::Debug for Way {
 
 /// Finds the way anew, as from the registry.
 pub type Locate = Arc<dyn Fn() -> Result<Way, Fault> + Send + Sync>;
+
+/// Less than this in a message is not worth a round trip.
+const TRANSFER_BYTES_MIN: usize = 16 << 10;
 
 /// What a client needs to know to mount a partition.
 #[derive(Clone)]
@@ -305,6 +309,12 @@ impl Mount {
             self.lost(started.server, &started.connection);
         }
         answer
+    }
+
+    /// Data that one message to a server should carry.
+    pub(super) fn transfer_bytes(&self, server: ServerIndex) -> Result<usize, Fault> {
+        let wished = self.connection(server)?.welcome().transfer_bytes as usize;
+        Ok(wished.clamp(TRANSFER_BYTES_MIN, FRAME_DATA_BYTES_MAX))
     }
 
     fn number(&self) -> u64 {

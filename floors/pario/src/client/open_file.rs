@@ -54,13 +54,22 @@ pub(super) enum Loan {
 }
 
 impl OpenFile {
-    /// The shared state of a file just opened, with one more handle.
-    pub(super) fn enter(mount: &Arc<Mount>, attr: &FileAttr, path: String) -> Arc<OpenFile> {
+    /// The shared state of a file just opened, with one more handle. `None`: another thread's last handle was just being
+    /// closed, and the manager may have taken our open for part of the use that is over. It is over now: open again.
+    pub(super) fn enter(mount: &Arc<Mount>, attr: &FileAttr, path: String) -> Option<Arc<OpenFile>> {
         let mut files = mount.files();
-        if let Some(file) = files.get(&attr.inode).and_then(std::sync::Weak::upgrade)
-            && file.add_handle()
-        {
-            return file;
+        if let Some(file) = files.get(&attr.inode).and_then(std::sync::Weak::upgrade) {
+            if file.add_handle() {
+                return Some(file);
+            }
+            drop(files);
+            file.wait_left();
+            let mut files = mount.files();
+            let same = |found: &std::sync::Weak<OpenFile>| std::ptr::eq(found.as_ptr(), Arc::as_ptr(&file));
+            if files.get(&attr.inode).is_some_and(same) {
+                files.remove(&attr.inode);
+            }
+            return None;
         }
         let servers = usize::from(attr.layout.total());
         let file = Arc::new(OpenFile {
@@ -82,7 +91,7 @@ impl OpenFile {
         if files.len().is_multiple_of(256) {
             files.retain(|_, file| 0 < file.strong_count());
         }
-        file
+        Some(file)
     }
 
     /// False when the last handle is just being closed.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pario_core::{Code, Fault, FileKind, Striping};
+use pario_core::{Code, Fault, FileAttr, FileKind, Striping};
 use pario_net::message::{At, Creator, NameReply, NameRequest, OpenHow};
 
 use super::directory::path_bytes;
@@ -108,7 +108,6 @@ impl OpenOptions {
     }
 
     /// Opens.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         if !self.read && !self.write {
@@ -119,21 +118,27 @@ impl OpenOptions {
             .into());
         }
         self.mount.check_process()?;
-        let request = NameRequest::Open {
-            at: At::root(path_bytes(path)),
-            how: self.how,
-            creator: creator(self.mode),
-            striping: self.striping,
-        };
-        let attr = match self.mount.name_call(request)? {
-            NameReply::Attr { attr } => attr,
-            other => return Err(odd(&pario_net::message::Reply::Name { reply: other }).into()),
-        };
+        let mut attr = self.ask(At::root(path_bytes(path)), self.how)?;
         if attr.kind != FileKind::File {
             return Err(Fault::new(Code::IsDirectory, format!("{} is a directory", path.display())).into());
         }
-        let file = OpenFile::enter(&self.mount, &attr, path.to_string_lossy().into_owned());
-        Ok(File::new(file, self.read, self.write))
+        loop {
+            let name = path.to_string_lossy().into_owned();
+            if let Some(file) = OpenFile::enter(&self.mount, &attr, name) {
+                return Ok(File::new(file, self.read, self.write));
+            }
+            // Found, created and cut it is already.
+            attr = self.ask(At::inode(attr.inode), OpenHow { write: self.write, ..OpenHow::default() })?;
+        }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
+    fn ask(&self, at: At, how: OpenHow) -> Result<FileAttr> {
+        let request = NameRequest::Open { at, how, creator: creator(self.mode), striping: self.striping };
+        match self.mount.name_call(request)? {
+            NameReply::Attr { attr } => Ok(attr),
+            other => Err(odd(&pario_net::message::Reply::Name { reply: other }).into()),
+        }
     }
 }
 

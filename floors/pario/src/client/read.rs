@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use pario_core::limits::TRANSFER_BYTES;
 use pario_core::{Fault, Piece};
 use pario_net::message::{At, NameReply, NameRequest, Phase, Request, Want};
 use pario_sys::piece::read_exact_or_end_at;
@@ -107,7 +106,8 @@ impl Read<'_> {
         if by_message.is_empty() {
             return Ok(());
         }
-        let pieces = by_message.into_iter().flat_map(split).collect();
+        let step = self.step()?;
+        let pieces = by_message.into_iter().flat_map(|piece| split(piece, step)).collect();
         self.read_by_message(pieces, range, target).map_err(|fault| fault.at(self.file.describe()))
     }
 
@@ -117,6 +117,11 @@ impl Read<'_> {
             return vec![Piece { server, local, file_offset: range.start, bytes: range.end - range.start }];
         }
         self.file.layout.pieces(range).collect()
+    }
+
+    /// Data that one message carries; the same for all servers of a partition.
+    fn step(&self) -> Result<u64, Fault> {
+        Ok(self.file.mount.transfer_bytes(pario_core::ServerIndex::MANAGER)? as u64)
     }
 
     fn part<'t>(&self, piece: &Piece, target: &'t mut [u8]) -> &'t mut [u8] {
@@ -180,20 +185,20 @@ impl Read<'_> {
 
     fn ask(&self, piece: &Piece) -> Result<Started, Fault> {
         let object = self.file.object(self.access.generation);
-        let bytes = u32::try_from(piece.bytes).expect("pieces are split to a mebibyte");
+        let bytes = u32::try_from(piece.bytes).expect("pieces are split to what a message carries");
         self.file.mount.start(piece.server, &Request::Read { object, at: piece.local, bytes }, &[])
     }
 
     /// Asks for what a sequential reader will want next, in the sizes that it reads.
     fn ask_ahead(&self, ahead: &mut Ahead, last: &Range<u64>) -> Result<(), Fault> {
-        let step = last.end - last.start;
+        let (step, transfer) = (last.end - last.start, self.step()?);
         let mut at = ahead.started.back().map_or(last.end, |(piece, _)| piece.file_offset + piece.bytes);
         while ahead.started.len() < AHEAD && at < self.size {
             let next = at..self.size.min(at + step);
             if self.file.is_pending(&next) {
                 return Ok(());
             }
-            for piece in self.parts(next.clone()).into_iter().flat_map(split) {
+            for piece in self.parts(next.clone()).into_iter().flat_map(|piece| split(piece, transfer)) {
                 if self.file.mount.connection(piece.server)?.shares_memory()
                     && self.file.mount.connection(piece.server)?.welcome().lends
                 {
@@ -208,12 +213,11 @@ impl Read<'_> {
 }
 
 fn piece_len(piece: &Piece) -> usize {
-    usize::try_from(piece.bytes).expect("pieces are split to a mebibyte")
+    usize::try_from(piece.bytes).expect("pieces are split to what a message carries")
 }
 
-/// A piece in transfers.
-fn split(piece: Piece) -> impl Iterator<Item = Piece> {
-    let step = TRANSFER_BYTES as u64;
+/// A piece in transfers of `step` bytes.
+fn split(piece: Piece, step: u64) -> impl Iterator<Item = Piece> {
     (0..piece.bytes.div_ceil(step)).map(move |n| Piece {
         local: pario_core::LocalOffset(piece.local.0 + n * step),
         file_offset: piece.file_offset + n * step,

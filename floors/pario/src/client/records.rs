@@ -24,6 +24,14 @@ pub(crate) struct Records {
     errors: Vec<u64>,
 }
 
+/// A server that has bytes of ours which are not synced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unsynced {
+    pub(super) server: ServerIndex,
+    /// Lives that it had lost when they were written.
+    pub(super) losses: u64,
+}
+
 impl Records {
     pub(super) fn new(servers: usize) -> Records {
         Records {
@@ -41,7 +49,9 @@ impl OpenFile {
     pub(super) fn note_record(&self, range: Range<u64>, position: u64) {
         let mut records = self.records();
         for piece in self.layout.pieces(range.clone()) {
-            records.ends[piece.server.at()] = position;
+            // Of two threads' records the later one may be noted first.
+            let end = &mut records.ends[piece.server.at()];
+            *end = position.max(*end);
         }
         records.span = Some(match records.span.take() {
             Some(span) => span.start.min(range.start)..span.end.max(range.end),
@@ -64,20 +74,45 @@ impl OpenFile {
         self.records().ends.get(server.at()).copied().unwrap_or(0)
     }
 
+    /// The same behind a write, since a sync of another thread may have taken the note meanwhile.
+    pub(super) fn note_written(&self, range: Range<u64>) {
+        let missing: Vec<ServerIndex> = {
+            let records = self.records();
+            let pieces = self.layout.pieces(range).take(usize::from(self.layout.count()));
+            pieces.map(|piece| piece.server).filter(|server| !records.unsynced[server.at()]).collect()
+        };
+        for server in missing {
+            self.note_unsynced(server);
+        }
+    }
+
     /// Servers with bytes that are not synced.
-    pub(super) fn unsynced(&self) -> Vec<ServerIndex> {
+    pub(super) fn unsynced(&self) -> Vec<Unsynced> {
         let records = self.records();
-        self.layout.servers().filter(|server| records.unsynced[server.at()]).collect()
+        let noted = |server: &ServerIndex| records.unsynced[server.at()];
+        let with_losses = |server: ServerIndex| Unsynced { server, losses: records.losses[server.at()] };
+        self.layout.servers().filter(noted).map(with_losses).collect()
+    }
+
+    /// The same, and the note is gone: who cannot sync them puts it back.
+    pub(super) fn take_unsynced(&self) -> Vec<Unsynced> {
+        let unsynced = self.unsynced();
+        for Unsynced { server, .. } in &unsynced {
+            self.note_synced(*server);
+        }
+        unsynced
+    }
+
+    pub(super) fn put_back_unsynced(&self, unsynced: &[Unsynced]) {
+        let mut records = self.records();
+        for Unsynced { server, losses } in unsynced {
+            records.unsynced[server.at()] = true;
+            records.losses[server.at()] = *losses;
+        }
     }
 
     pub(super) fn note_synced(&self, server: ServerIndex) {
         self.records().unsynced[server.at()] = false;
-    }
-
-    /// Whether the server lost what it had of ours in its memory.
-    pub(super) fn lost_with_server(&self, server: ServerIndex) -> bool {
-        let known = self.records().losses[server.at()];
-        known < self.mount.volatile_losses(server)
     }
 
     /// Whether an access to `range` could overtake one of our own records.
@@ -116,7 +151,11 @@ impl OpenFile {
         for (server, position) in ends {
             self.wait_taken(server, position)?;
         }
-        self.records().span = None;
+        // Another thread may have committed more meanwhile.
+        let mut records = self.records();
+        if self.all_taken(&records) {
+            records.span = None;
+        }
         Ok(())
     }
 

@@ -9,25 +9,19 @@ use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{Request, Want};
 
 use super::open_file::OpenFile;
+use super::records::Unsynced;
 
 impl OpenFile {
     /// Puts what was written through any handle of this process on stable storage.
     pub(super) fn sync(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
         self.mount.check_process()?;
-        let drained = self.drain();
-        self.collect_errors();
-        drained?;
-        let servers = self.unsynced();
-        if !servers.is_empty() {
-            let access = self.access(Want::Write {})?;
-            let object = self.object(access.generation);
-            self.on_all(&servers, &Request::SyncObject { object })?;
-            drop(access);
+        // Taken before anything is waited for: what other threads write meanwhile is the next sync's.
+        let unsynced = self.take_unsynced();
+        if let Err(fault) = self.sync_objects(&unsynced) {
+            self.put_back_unsynced(&unsynced);
+            return Err(fault);
         }
-        self.check_losses(&servers);
-        for server in servers {
-            self.note_synced(server);
-        }
+        self.check_losses(&unsynced);
         let end = self.take_end();
         let request = Request::SyncNames { inode: Some(self.inode), end };
         if let Err(fault) = self.mount.call(ServerIndex::MANAGER, &request) {
@@ -35,6 +29,19 @@ impl OpenFile {
             return Err(fault.at(self.describe()));
         }
         self.tell_fault(heard)
+    }
+
+    fn sync_objects(self: &Arc<Self>, unsynced: &[Unsynced]) -> Result<(), Fault> {
+        let drained = self.drain();
+        self.collect_errors();
+        drained?;
+        if unsynced.is_empty() {
+            return Ok(());
+        }
+        let access = self.access(Want::Write {})?;
+        let object = self.object(access.generation);
+        let servers: Vec<ServerIndex> = unsynced.iter().map(|unsynced| unsynced.server).collect();
+        self.on_all(&servers, &Request::SyncObject { object })
     }
 
     /// A handle is closed; the last one gives the file back.
@@ -47,7 +54,9 @@ impl OpenFile {
         self.collect_errors();
         let flushed = drained.and_then(|()| self.flush_caches());
         if last {
-            self.leave(flushed.is_ok())?;
+            let left = self.leave(flushed.is_ok());
+            self.set_left();
+            left?;
         }
         flushed?;
         self.tell_fault(heard)
@@ -56,7 +65,7 @@ impl OpenFile {
     /// Stores with a cache of their own put it down.
     fn flush_caches(self: &Arc<Self>) -> Result<(), Fault> {
         let mut servers = Vec::new();
-        for server in self.unsynced() {
+        for Unsynced { server, .. } in self.unsynced() {
             let connection = self.mount.connection(server).map_err(|fault| fault.at(self.describe()))?;
             let welcome = connection.welcome();
             if welcome.volatile && !welcome.lends {
@@ -87,9 +96,9 @@ impl OpenFile {
     }
 
     /// Whether servers whose memory held our bytes were replaced by a new life meanwhile.
-    fn check_losses(&self, servers: &[ServerIndex]) {
-        for server in servers {
-            if self.lost_with_server(*server) {
+    fn check_losses(&self, unsynced: &[Unsynced]) {
+        for Unsynced { server, losses } in unsynced {
+            if *losses < self.mount.volatile_losses(*server) {
                 let text = format!("server {server} went down with writes that were not synced");
                 self.keep_fault(Fault::new(Code::Lost, text));
                 self.note_synced(*server);

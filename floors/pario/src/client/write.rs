@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use pario_core::limits::{FILE_BYTES_MAX, TRANSFER_BYTES};
+use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
 use pario_net::message::{Phase, Request, Want};
 use pario_net::outbox::RecordMeta;
@@ -53,6 +53,7 @@ impl OpenFile {
         let written = Write { file: self, access: &access, offset, data }.run();
         // Behind the write: what another thread asked for ahead meanwhile may not have it.
         self.discard_ahead();
+        self.note_written(offset..end);
         written?;
         if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < end {
             self.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: self.inode, end })?;
@@ -215,6 +216,7 @@ impl Write<'_> {
         range: Range<u64>,
         started: &mut Vec<Started>,
     ) -> Result<(), Fault> {
+        let transfer_bytes = self.file.mount.transfer_bytes(server)?;
         let (mut parts, mut bytes, mut first) = (Vec::new(), 0usize, LocalOffset(0));
         for piece in self.file.layout.pieces_on(server, range) {
             let mut rest = self.bytes(&(piece.file_offset..piece.file_offset + piece.bytes));
@@ -223,12 +225,12 @@ impl Write<'_> {
                 if parts.is_empty() {
                     first = LocalOffset(local);
                 }
-                let (part, left) = rest.split_at(rest.len().min(TRANSFER_BYTES - bytes));
+                let (part, left) = rest.split_at(rest.len().min(transfer_bytes - bytes));
                 parts.push(part);
                 bytes += part.len();
                 local += part.len() as u64;
                 rest = left;
-                if bytes == TRANSFER_BYTES {
+                if bytes == transfer_bytes {
                     self.flush(server, first, &mut parts, started)?;
                     bytes = 0;
                 }

@@ -48,7 +48,8 @@ impl Bench<'_> {
         let mut worker = what.worker(&self.ground)?;
         let (done, is_done) = channel::<()>();
         let (outcome, peak) = std::thread::scope(|scope| {
-            let watching = scope.spawn(|| watch(&pids, &is_done));
+            let pids = &pids;
+            let watching = scope.spawn(move || watch(pids, &is_done));
             let outcome = worker.ask(&Job::Write(what.pario()));
             drop(done);
             (outcome, watching.join().unwrap_or_default())

@@ -1,0 +1,124 @@
+//! `pario bench`: how fast it is, against what the machine does without it.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use pario::core::Size;
+
+use crate::bench::io::IoPlan;
+use crate::bench::meta::MetaPlan;
+use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
+use crate::context::Context;
+use crate::error::{CliError, Outcome};
+
+/// Entries of the large directory of `bench meta --large`.
+const LARGE_ENTRIES: u64 = 1_000_000;
+
+/// Measure Pario against plain files on this machine
+#[derive(ClapArgs, Debug)]
+#[command(after_help = "\
+Examples:
+  pario bench io                       write and read, small calls, TCP, start, memory, commands
+  pario bench io --dir /data --json    on the file system of /data, as one JSON object
+  pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
+
+Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    kernel: Kernel,
+}
+
+#[derive(Subcommand, Debug)]
+enum Kernel {
+    /// Transfers against plain write and read of a file in the same directory; start, memory, command latencies
+    Io(IoArgs),
+    /// Create, stat and unlink by four processes, in one directory and in one each
+    Meta(MetaArgs),
+    /// A process of a benchmark
+    #[command(hide = true)]
+    Worker,
+    /// Removes what a benchmark made, when it is over
+    #[command(hide = true)]
+    Janitor {
+        /// The benchmark's directory
+        dir: PathBuf,
+    },
+}
+
+#[derive(ClapArgs, Debug)]
+struct Common {
+    /// Directory to measure in [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Pairs of runs that each figure rests on [default: 9; 3 with --quick]
+    #[arg(long, value_name = "N")]
+    pairs: Option<usize>,
+    /// A first impression: smaller and fewer runs
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+struct IoArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Bytes of each transfer; small calls move half of it [default: 1GiB; 256MiB with --quick]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+}
+
+#[derive(ClapArgs, Debug)]
+struct MetaArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Files of each run, over all processes [default: 20000; 4000 with --quick]
+    #[arg(long, value_name = "N")]
+    files: Option<u64>,
+    /// Also a directory of 10^6 entries; takes minutes
+    #[arg(long)]
+    large: bool,
+}
+
+impl Common {
+    fn pairs(&self) -> Outcome<usize> {
+        match self.pairs.unwrap_or(if self.quick { PAIRS_QUICK } else { PAIRS_DEFAULT }) {
+            0 => Err(CliError::usage("--pairs 0: a figure needs at least one pair of runs")),
+            pairs => Ok(pairs),
+        }
+    }
+}
+
+/// Runs it.
+pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+    match &args.kernel {
+        Kernel::Io(args) => show(context, bench::io::run(&io_plan(args)?)),
+        Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
+        Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
+        Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
+    }
+}
+
+fn io_plan(args: &IoArgs) -> Outcome<IoPlan> {
+    let size = args.size.unwrap_or(Size(if args.common.quick { 256 << 20 } else { 1 << 30 }));
+    if size.0 < 2 << 20 {
+        return Err(CliError::usage(format!("--size {size}: at least 2MiB, two calls")));
+    }
+    Ok(IoPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
+}
+
+fn meta_plan(args: &MetaArgs) -> Outcome<MetaPlan> {
+    let files = args.files.unwrap_or(if args.common.quick { 4000 } else { 20_000 });
+    if files < 4 {
+        return Err(CliError::usage(format!("--files {files}: at least one for each of four processes")));
+    }
+    let large = if args.large { LARGE_ENTRIES } else { 0 };
+    Ok(MetaPlan { dir: args.common.dir.clone(), files, pairs: args.common.pairs()?, large })
+}
+
+fn show(context: &Context, report: Result<Report, BenchError>) -> Outcome {
+    // An interrupt from the terminal reaches the workers too; what they say about it is not the cause.
+    context.stop.check()?;
+    let report = report.map_err(CliError::failed)?;
+    let text = if context.speech.json { report.json() } else { report.table() };
+    context.line(text.trim_end())
+}

@@ -1,0 +1,197 @@
+//! `pario ls`: list a directory.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::{ArgAction, Args as ClapArgs};
+use pario::Partition;
+use pario::core::{DirEntry, FileAttr, FileKind};
+use serde_json::{Value, json};
+
+use super::end_of_many;
+use crate::context::Context;
+use crate::error::{CliError, Outcome};
+use crate::human::{self, Names, Units};
+use crate::place::Place;
+use crate::table::{Align, Table, columns};
+
+/// What can be said to `pario ls`.
+#[derive(ClapArgs, Debug)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "\
+Examples:
+  pario ls pario://scratch/
+  pario ls -lh pario://scratch/run1/
+  pario ls -R --json pario://scratch/
+Without a place: the root of the partition that PARIO_PARTITION names.")]
+pub(crate) struct Args {
+    /// Files and directories
+    #[arg(value_name = "PLACE")]
+    places: Vec<OsString>,
+    /// Mode, links, owner, group, size, time of last change
+    #[arg(short)]
+    long: bool,
+    /// Names that start with a dot, too
+    #[arg(short, long)]
+    all: bool,
+    /// Directories in directories, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Sizes with units
+    #[arg(short = 'h', long = "human-readable")]
+    human: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+}
+
+struct Listing<'a> {
+    context: &'a Context,
+    args: &'a Args,
+    names: Names,
+    /// Whether directories are announced, because there are several.
+    titles: bool,
+    printed: usize,
+}
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+    let mut typed: Vec<Option<&OsString>> = args.places.iter().map(Some).collect();
+    if typed.is_empty() {
+        typed.push(None);
+    }
+    let titles = args.recursive || 1 < typed.len();
+    let mut listing = Listing { context, args, names: Names::of_this_machine(), titles, printed: 0 };
+    let (mut failures, mut facts) = (Vec::new(), Vec::new());
+    for place in typed {
+        match listing.place(place, &mut facts) {
+            Ok(()) => {}
+            Err(error @ CliError::NobodyReads) => return Err(error),
+            Err(error) => failures.push(error),
+        }
+    }
+    if context.speech.json {
+        context.json(&facts)?;
+    }
+    end_of_many(context, failures, listing.printed)
+}
+
+impl Listing<'_> {
+    fn place(&mut self, typed: Option<&OsString>, facts: &mut Vec<Value>) -> Outcome {
+        let location = self.context.location(typed)?;
+        let partition = self.context.mount(&location.partition)?;
+        let place = Place::in_partition(&partition, &location.path);
+        let remote = |error: pario::Error| CliError::remote(&place, &error);
+        let attr = if self.args.long && !place.has_slash() {
+            partition.symlink_metadata(&place.path).map_err(remote)?
+        } else {
+            partition.metadata(&place.path).map_err(remote)?
+        };
+        if attr.kind == FileKind::Directory {
+            return self.directory(&partition, &place, facts);
+        }
+        let name = place.path.file_name().unwrap_or_default().as_bytes().to_vec();
+        let entry = DirEntry { name: location.path.clone(), attr };
+        if self.context.speech.json {
+            facts.push(entry_facts(&place, &DirEntry { name, attr })?);
+        } else {
+            self.print(&partition, &place, &[entry])?;
+        }
+        self.printed += 1;
+        Ok(())
+    }
+
+    fn directory(&mut self, partition: &Partition, place: &Place, facts: &mut Vec<Value>) -> Outcome {
+        let remote = |error: pario::Error| CliError::remote(place, &error);
+        let mut entries = Vec::new();
+        for entry in partition.read_dir(&place.path).map_err(remote)? {
+            let entry = entry.map_err(remote)?;
+            if self.args.all || !entry.name.starts_with(b".") {
+                entries.push(entry);
+            }
+        }
+        if self.context.speech.json {
+            for entry in &entries {
+                facts.push(entry_facts(&place.child(std::ffi::OsStr::from_bytes(&entry.name)), entry)?);
+            }
+        } else {
+            if self.titles {
+                let gap = if self.printed == 0 { "" } else { "\n" };
+                self.context.line(format!("{gap}{}:", crate::error::one_line(&place.to_string())))?;
+            }
+            self.print(partition, place, &entries)?;
+        }
+        self.printed += 1;
+        if self.args.recursive {
+            for entry in entries.iter().filter(|entry| entry.attr.kind == FileKind::Directory) {
+                let inner = place.child(std::ffi::OsStr::from_bytes(&entry.name));
+                self.directory(partition, &inner, facts)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, partition: &Partition, dir: &Place, entries: &[DirEntry]) -> Outcome {
+        if self.args.long {
+            return self.print_long(partition, dir, entries);
+        }
+        let names: Vec<String> = entries.iter().map(|entry| human::shown(&entry.name)).collect();
+        self.context.print(|out| {
+            if self.context.is_terminal() {
+                return columns(&names, terminal_columns(), out);
+            }
+            for entry in entries {
+                // To a program, the bytes as they are.
+                out.write_all(&entry.name)?;
+                out.write_all(b"\n")?;
+            }
+            Ok(())
+        })
+    }
+
+    fn print_long(&self, partition: &Partition, dir: &Place, entries: &[DirEntry]) -> Outcome {
+        let right = Align::Right;
+        let left = Align::Left;
+        let mut table = Table::new(&[left, right, left, left, right, left, left]);
+        for entry in entries {
+            let DirEntry { name, attr } = entry;
+            let units = if self.args.human { Units::Rounded } else { Units::Bytes };
+            let mut shown = human::shown(name);
+            if attr.kind == FileKind::Symlink {
+                let link = dir.path.join(std::ffi::OsStr::from_bytes(name));
+                if let Ok(target) = partition.read_link(link).or_else(|_| partition.read_link(&dir.path)) {
+                    shown = format!("{shown} -> {}", human::shown(target.as_os_str().as_bytes()));
+                }
+            }
+            table.row(vec![
+                human::mode(attr.kind, attr.mode),
+                attr.links.to_string(),
+                self.names.user(attr.uid),
+                self.names.group(attr.gid),
+                human::size(attr.size, if attr.kind == FileKind::File { units } else { Units::Bytes }),
+                human::minute(attr.modified_ns),
+                shown,
+            ]);
+        }
+        self.context.print(|out| table.print(out))
+    }
+}
+
+fn entry_facts(place: &Place, entry: &DirEntry) -> Outcome<Value> {
+    let mut facts = attr_facts(&entry.attr)?;
+    facts["name"] = json!(String::from_utf8_lossy(&entry.name));
+    facts["place"] = json!(place.to_string());
+    Ok(facts)
+}
+
+/// Attributes as JSON.
+pub(super) fn attr_facts(attr: &FileAttr) -> Outcome<Value> {
+    serde_json::to_value(attr).map_err(|error| CliError::failed(format!("attributes as JSON: {error}")))
+}
+
+/// Width of the terminal.
+fn terminal_columns() -> usize {
+    let asked = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if asked == 0 { 80 } else { asked }
+}

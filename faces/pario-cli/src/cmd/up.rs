@@ -1,0 +1,95 @@
+//! `pario up`: bring a partition up.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use pario::Partition;
+use pario::core::Size;
+use pario::partition::{Registry, Settings, launch};
+use pario::start::Up;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::error::{CliError, Outcome};
+use crate::human;
+use crate::settings_args::SettingsArgs;
+
+/// What can be said to `pario up`.
+#[derive(ClapArgs, Debug)]
+#[command(after_help = "\
+Examples:
+  pario up --name scratch --servers 4 --dir /data    servers in /data/scratch/server-0 … server-3
+  pario up scratch.toml                              as the partition file says
+  pario up scratch                                   again, after `pario down` or when its servers died
+  pario up --name fast --servers 2 --store memory --memory 1GiB
+  pario up --name wide --servers node1:/data,node2:/data")]
+pub(crate) struct Args {
+    /// A partition file, or the name of a partition that the registry knows
+    #[arg(value_name = "FILE|NAME")]
+    what: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// Give up when servers have not answered after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = launch::START_LIMIT.as_secs())]
+    timeout: u64,
+}
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+    let registry = context.registry()?;
+    let settings = settings(args, &registry)?;
+    let up = pario::start::up(&registry, &settings, Duration::from_secs(args.timeout))?;
+    let space = Partition::mount_entry(&up.entry).space()?;
+    if context.speech.json {
+        return context.json(&json!({
+            "name": up.entry.name,
+            "servers": up.entry.servers.len(),
+            "fresh": up.fresh,
+            "seconds": up.took.as_secs_f64(),
+            "space": space,
+        }));
+    }
+    context.report(line(&up, space.free_bytes))?;
+    if 0 < context.speech.verbose {
+        for server in &up.entry.servers {
+            context.report(format!("  server {} (process {}): {}", server.index, server.pid, server.dir.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// `scratch: 4 servers ready in 0.12 s, 312 GiB free`.
+fn line(up: &Up, free_bytes: u64) -> String {
+    format!(
+        "{}: {} ready in {}, {} free",
+        up.entry.name,
+        human::count(up.entry.servers.len(), "server"),
+        human::duration(up.took),
+        Size(free_bytes).rounded()
+    )
+}
+
+fn settings(args: &Args, registry: &Registry) -> Outcome<Settings> {
+    let Some(what) = &args.what else { return args.settings.settings(None, registry) };
+    let Some(name) = known_name(what, registry)? else {
+        return args.settings.settings(Some(what), registry);
+    };
+    if let Some(other) = args.settings.name.as_ref().filter(|other| **other != name) {
+        return Err(CliError::usage(format!("two names were given, '{name}' and '{other}'")));
+    }
+    SettingsArgs { name: Some(name), ..args.settings.clone() }.settings(None, registry)
+}
+
+/// A word that is the name of a known partition, and not a file.
+pub(super) fn known_name(what: &Path, registry: &Registry) -> Outcome<Option<String>> {
+    let Some(word) = what.to_str().filter(|word| !word.contains('/') && !what.is_file()) else { return Ok(None) };
+    if registry.get(word)?.is_some() {
+        return Ok(Some(word.to_owned()));
+    }
+    if Path::new(word).extension().is_none() && !what.exists() {
+        // Not a file either: the registry's error lists what exists.
+        registry.find(word)?;
+    }
+    Ok(None)
+}
