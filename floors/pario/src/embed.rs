@@ -10,6 +10,8 @@ use pario_net::stream::Address;
 use pario_server::stores::{StoreChoice, names_in};
 use pario_server::{Connect, Server, ServerSpec};
 
+use pario_sys::process::fork_generation;
+
 use crate::client::{MountSpec, Way};
 use crate::connect::{ByAddress, InProcess};
 use crate::error::Result;
@@ -77,10 +79,15 @@ pub(crate) struct Embedded {
     servers: Arc<Vec<Server>>,
     base: PathBuf,
     temporary: bool,
+    fork: u64,
 }
 
 impl Drop for Embedded {
     fn drop(&mut self) {
+        if self.fork != fork_generation() {
+            // Servers and directory are the parent's.
+            return;
+        }
         // The manager talks to the others while they end, so it goes first; all drain before any is waited for.
         for server in self.servers.iter() {
             server.stop();
@@ -136,7 +143,7 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
         locate: None,
         outbox_bytes: options.outbox_bytes,
     };
-    Ok((Embedded { servers, base, temporary }, mount))
+    Ok((Embedded { servers, base, temporary, fork: fork_generation() }, mount))
 }
 
 fn server_spec(

@@ -1,11 +1,10 @@
 //! `pario serve`: one server, started by `pario up` and talked to over standard input and output. Hidden from the help.
 
-use std::io::{BufRead, BufReader, Cursor, Read};
 use std::process::{Command, ExitCode};
 
 use clap::Args as ClapArgs;
-use pario::partition::protocol::{LINE_BYTES_MAX, SERVE_ARGUMENTS, relay};
-use pario::partition::{ServeSpec, binary};
+use pario::partition::binary;
+use pario::partition::protocol::{SERVE_ARGUMENTS, relay};
 
 use super::log_with;
 use crate::error::{CliError, Outcome};
@@ -31,12 +30,5 @@ pub(crate) fn run(args: Args) -> Outcome<ExitCode> {
         server.args(SERVE_ARGUMENTS);
         return relay(server, std::io::stdout()).map_err(|error| failed(&error));
     }
-    // The first line says what to log, so it is read here and handed on unchanged.
-    let mut input = BufReader::new(std::io::stdin());
-    let mut first = Vec::new();
-    let read = input.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut first);
-    read.map_err(|error| CliError::failed(format!("cannot read what to serve: {error}")))?;
-    let filter = serde_json::from_slice::<ServeSpec>(&first).map(|spec| spec.settings.log.to_string());
-    log_with(filter.as_deref().unwrap_or("warn"));
-    Ok(pario::start::serve(Cursor::new(first).chain(input), std::io::stdout()))
+    Ok(pario::start::serve(std::io::stdin(), std::io::stdout(), |settings| log_with(settings.log.as_str())))
 }

@@ -14,9 +14,9 @@ mod users;
 
 use std::collections::HashMap;
 
-use pario_core::{Code, Fault, FileAttr, Incarnation, InodeId, Nanos, SessionId};
+use pario_core::{AttrChange, Code, Fault, FileAttr, Incarnation, InodeId, Nanos, SessionId};
 use pario_net::greeting::Hello;
-use pario_net::message::{NameReply, NameRequest, Notice, Phase, Reply, Request, Want};
+use pario_net::message::{At, NameReply, NameRequest, Notice, Phase, Reply, Request, Want};
 use pario_sys::clock::wall_ns;
 
 use self::length::Cut;
@@ -116,8 +116,26 @@ impl Home {
             noticed: Nanos(0),
             name: spec.name.clone(),
         };
+        home.own_root()?;
         home.restore()?;
         Ok(home)
+    }
+
+    /// A root that was just made belongs to whoever runs the partition.
+    fn own_root(&mut self) -> Result<(), Fault> {
+        if self.names.attr(InodeId::ROOT)?.changed_ns != 0 {
+            return Ok(());
+        }
+        let now = wall_ns();
+        let change = AttrChange {
+            uid: Some(rustix::process::geteuid().as_raw()),
+            gid: Some(rustix::process::getegid().as_raw()),
+            accessed_ns: Some(now),
+            modified_ns: Some(now),
+            mode: None,
+        };
+        let request = NameRequest::SetAttr { at: At::inode(InodeId::ROOT), follow: false, change };
+        self.names.request(Origin { session: SessionId(0), request: 0 }, &request, now).map(drop)
     }
 
     /// Takes up what a former life left: ghosts, truncations and removals under way.

@@ -31,6 +31,7 @@ use pario_store::Store;
 use pario_store::disk::Disk;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
+use pario_sys::process::fork_generation;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 pub(crate) use self::link::LinkId;
@@ -152,6 +153,7 @@ pub struct Server {
     mailbox: Mailbox,
     tcp: Option<SocketAddr>,
     end: Arc<End>,
+    fork: u64,
     thread: Option<JoinHandle<Result<Ending, Fault>>>,
 }
 
@@ -180,7 +182,7 @@ impl Server {
                 service.run()
             })
             .map_err(|error| Fault::from_io(&error, "starting the service thread"))?;
-        Ok(Server { mailbox, tcp, end, thread: Some(thread) })
+        Ok(Server { mailbox, tcp, end, fork: fork_generation(), thread: Some(thread) })
     }
 
     /// A connection inside this process.
@@ -268,6 +270,11 @@ impl Drop for EndsOnDrop {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.fork != fork_generation() {
+            // The threads are the parent's; a forked child has none of them to wait for.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         self.stop();
         if let Err(fault) = self.wait_end() {
             tracing::warn!(%fault, "a server ended with an error");

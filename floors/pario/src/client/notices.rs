@@ -9,6 +9,7 @@ use pario_core::{Fault, ServerIndex};
 use pario_net::connection::Connection;
 use pario_net::greeting::Purpose;
 use pario_net::message::Notice;
+use pario_sys::process::fork_generation;
 
 use super::mount::Mount;
 
@@ -19,11 +20,15 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Notices {
     connection: Arc<Connection>,
+    fork: u64,
 }
 
 impl Drop for Notices {
     fn drop(&mut self) {
-        self.connection.close();
+        // A forked child shares the parent's socket, and must not end it.
+        if self.fork == fork_generation() {
+            self.connection.close();
+        }
     }
 }
 
@@ -42,7 +47,7 @@ impl Mount {
             .name("pario-notices".into())
             .spawn(move || listen(&mount, &listening))
             .map_err(|error| Fault::from_io(&error, "starting the listening thread"))?;
-        *notices = Some(Notices { connection });
+        *notices = Some(Notices { connection, fork: fork_generation() });
         Ok(())
     }
 }
