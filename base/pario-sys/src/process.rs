@@ -17,6 +17,29 @@ pub fn close_descriptors_from(first: u32) {
     let _ = result;
 }
 
+/// A sign that something inside this process lives: a descriptor with a name, which the kernel takes away with its owner.
+/// Others see it with [`has_sign`].
+#[derive(Debug)]
+pub struct Sign {
+    _descriptor: std::os::fd::OwnedFd,
+}
+
+impl Sign {
+    /// Shows `name`, up to 200 bytes, until it is dropped.
+    pub fn show(name: &str) -> io::Result<Sign> {
+        Ok(Sign { _descriptor: rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)? })
+    }
+}
+
+/// Whether a process shows the sign; `None` if that cannot be told.
+#[must_use]
+pub fn has_sign(pid: u32, name: &str) -> Option<bool> {
+    let wanted = format!("/memfd:{name} (deleted)");
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let mut links = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    Some(links.any(|link| link.as_os_str() == wanted.as_str()))
+}
+
 /// When a process started, in clock ticks since boot: with its number, this names it for ever. `None`: there is none.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {
@@ -126,5 +149,16 @@ mod tests {
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((waited, libc::WEXITSTATUS(status)), (child, 7));
         assert_eq!(fork_generation(), before);
+    }
+
+    #[test]
+    fn a_sign_is_seen_until_it_is_dropped() {
+        let own = std::process::id();
+        let sign = Sign::show("pario-test-sign").unwrap();
+        assert_eq!(has_sign(own, "pario-test-sign"), Some(true));
+        assert_eq!(has_sign(own, "pario-test-other"), Some(false));
+        drop(sign);
+        assert_eq!(has_sign(own, "pario-test-sign"), Some(false));
+        assert_eq!(has_sign(u32::MAX, "pario-test-sign"), None);
     }
 }

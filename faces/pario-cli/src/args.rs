@@ -96,7 +96,11 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let rest: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
     let help = "see `pario --help`";
-    if rest.is_empty() { format!("{first} ({help})") } else { format!("{first} {} ({help})", rest.join("; ")) }
+    if rest.is_empty() {
+        format!("{first} ({help})")
+    } else {
+        format!("{first} {} ({help})", rest.join("; "))
+    }
 }
 
 #[cfg(test)]

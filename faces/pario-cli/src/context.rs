@@ -39,7 +39,12 @@ pub(crate) struct Context {
 impl Context {
     /// A context for one subcommand.
     pub(crate) fn new(registry: Option<PathBuf>, speech: Speech, stop: Stop) -> Context {
-        Context { registry, speech, stop, out: RefCell::new(BufWriter::with_capacity(64 << 10, io::stdout())) }
+        Context {
+            registry,
+            speech,
+            stop,
+            out: RefCell::new(BufWriter::with_capacity(64 << 10, io::stdout())),
+        }
     }
 
     /// The registry that was named, or the user's.
@@ -113,9 +118,10 @@ impl Context {
                 Ok(text.to_owned())
             };
         }
-        std::env::var(PARTITION_VARIABLE).ok().filter(|name| !name.is_empty()).ok_or_else(|| {
-            CliError::usage(format!("which partition? name it, or set {PARTITION_VARIABLE}"))
-        })
+        std::env::var(PARTITION_VARIABLE)
+            .ok()
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| CliError::usage(format!("which partition? name it, or set {PARTITION_VARIABLE}")))
     }
 }
 

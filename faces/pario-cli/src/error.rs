@@ -33,11 +33,6 @@ pub(crate) enum CliError {
         /// What, and the rule.
         text: String,
     },
-    /// A part was done.
-    Partly {
-        /// What is missing.
-        text: String,
-    },
     /// Every failure was told where it happened; only the exit code is left to give.
     Told {
         /// The code.
@@ -98,7 +93,6 @@ impl CliError {
         match self {
             CliError::Failed { .. } => EXIT_FAILED,
             CliError::Usage { .. } => EXIT_USAGE,
-            CliError::Partly { .. } => EXIT_PARTLY,
             CliError::Told { code } => *code,
             CliError::Interrupted { signal } => signal_code(*signal),
             CliError::NobodyReads => 0,
@@ -136,7 +130,9 @@ fn cure(code: Code) -> Option<String> {
         Code::NotEmpty => "empty it first, or use `pario rm -r`",
         Code::NoSpace => "free some space: `pario df -v` shows which server is full",
         Code::Unreachable => "`pario status` shows the servers; `pario up NAME` starts those that died",
-        Code::WrongSecret => "the partition was restarted, or the registry is another one: check PARIO_REGISTRY",
+        Code::WrongSecret => {
+            "the partition was restarted, or the registry is another one: check PARIO_REGISTRY"
+        }
         Code::Protocol => "use the same version of Pario as the servers, or restart them with this one",
         Code::NotFound
         | Code::Exists
@@ -167,9 +163,7 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CliError::Failed { text, cure: Some(cure) } => write!(f, "{} ({cure})", one_line(text)),
-            CliError::Failed { text, cure: None } | CliError::Usage { text } | CliError::Partly { text } => {
-                f.write_str(&one_line(text))
-            }
+            CliError::Failed { text, cure: None } | CliError::Usage { text } => f.write_str(&one_line(text)),
             CliError::Interrupted { signal } => write!(f, "interrupted by signal {signal}"),
             CliError::Told { .. } | CliError::NobodyReads => Ok(()),
         }

@@ -188,9 +188,13 @@ mod tests {
 
     #[test]
     fn durations_have_two_units_at_most() {
-        for (seconds, expected) in
-            [(0.123, "0.12 s"), (42.0, "42.0 s"), (185.0, "3 min 5 s"), (7800.0, "2 h 10 min"), (442_800.0, "5 d 3 h")]
-        {
+        for (seconds, expected) in [
+            (0.123, "0.12 s"),
+            (42.0, "42.0 s"),
+            (185.0, "3 min 5 s"),
+            (7800.0, "2 h 10 min"),
+            (442_800.0, "5 d 3 h"),
+        ] {
             assert_eq!(duration(Duration::from_secs_f64(seconds)), expected);
         }
         assert_eq!(rate(1 << 20, Duration::from_millis(500)), "2.00 MiB/s");

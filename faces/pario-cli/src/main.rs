@@ -11,10 +11,14 @@ mod context;
 mod copy;
 mod demo;
 mod error;
+mod health;
 mod human;
+mod job;
 mod place;
+mod problem;
 mod settings_args;
 mod signals;
+mod stage;
 mod table;
 mod wire;
 

@@ -204,11 +204,13 @@ impl Place {
     pub(crate) fn list(&self) -> Outcome<Entries> {
         match &self.tree {
             Tree::Local => {
-                let entries = fs::read_dir(&self.path).map_err(|error| CliError::local(&self.path, &error))?;
+                let entries =
+                    fs::read_dir(&self.path).map_err(|error| CliError::local(&self.path, &error))?;
                 Ok(Entries::Local { entries, dir: self.clone() })
             }
             Tree::Partition(partition) => {
-                let entries = partition.read_dir(&self.path).map_err(|error| CliError::remote(self, &error))?;
+                let entries =
+                    partition.read_dir(&self.path).map_err(|error| CliError::remote(self, &error))?;
                 Ok(Entries::Partition { entries, dir: self.clone() })
             }
         }
@@ -230,7 +232,9 @@ impl Place {
     /// Makes a directory and those above it.
     pub(crate) fn make_directories(&self) -> Outcome {
         match &self.tree {
-            Tree::Local => fs::create_dir_all(&self.path).map_err(|error| CliError::local(&self.path, &error)),
+            Tree::Local => {
+                fs::create_dir_all(&self.path).map_err(|error| CliError::local(&self.path, &error))
+            }
             Tree::Partition(partition) => {
                 partition.create_dir_all(&self.path).map_err(|error| CliError::remote(self, &error))
             }
@@ -287,7 +291,10 @@ impl Place {
                 .map_err(|error| CliError::local(&self.path, &error)),
             Tree::Partition(partition) => {
                 let change = AttrChange { mode: Some(mode), ..AttrChange::default() };
-                partition.set_attr(&self.path, change).map(drop).map_err(|error| CliError::remote(self, &error))
+                partition
+                    .set_attr(&self.path, change)
+                    .map(drop)
+                    .map_err(|error| CliError::remote(self, &error))
             }
         }
     }
@@ -304,7 +311,10 @@ impl Place {
                     accessed_ns: Some(facts.times_ns.0),
                     modified_ns: Some(facts.times_ns.1),
                 };
-                partition.set_attr(&self.path, change).map(drop).map_err(|error| CliError::remote(self, &error))
+                partition
+                    .set_attr(&self.path, change)
+                    .map(drop)
+                    .map_err(|error| CliError::remote(self, &error))
             }
         }
     }
@@ -316,7 +326,8 @@ impl Place {
             _ => {}
         }
         let time = |ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns);
-        let times = fs::FileTimes::new().set_accessed(time(facts.times_ns.0)).set_modified(time(facts.times_ns.1));
+        let times =
+            fs::FileTimes::new().set_accessed(time(facts.times_ns.0)).set_modified(time(facts.times_ns.1));
         fs::File::open(&self.path)?.set_times(times)?;
         // Last: the new bits may forbid opening it.
         fs::set_permissions(&self.path, fs::Permissions::from_mode(facts.mode))

@@ -72,6 +72,11 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
+    /// The same options for a partition of this name.
+    pub(crate) fn named(&self, name: String) -> SettingsArgs {
+        SettingsArgs { name: Some(name), ..self.clone() }
+    }
+
     /// The settings that result: options over the environment over the file over what is stored over defaults.
     pub(crate) fn settings(&self, file: Option<&Path>, registry: &Registry) -> Outcome<Settings> {
         let layers = match file {
@@ -120,19 +125,24 @@ impl SettingsArgs {
         }
         let Some(text) = &self.servers else {
             if self.dir.is_some() {
-                return Err(CliError::usage("--dir is where `--servers N` puts its directories: give N, too"));
+                return Err(CliError::usage(
+                    "--dir is where `--servers N` puts its directories: give N, too",
+                ));
             }
             return Ok(layers);
         };
         if !text.bytes().all(|byte| byte.is_ascii_digit()) || text.is_empty() {
             if self.dir.is_some() {
-                return Err(CliError::usage("--dir goes with a number of servers, not with a list of directories"));
+                return Err(CliError::usage(
+                    "--dir goes with a number of servers, not with a list of directories",
+                ));
             }
             return Ok(layers.option(Key::Servers, text, "--servers"));
         }
-        let number = text.parse().ok().filter(|number| (1..=SERVERS_MAX).contains(number)).ok_or_else(|| {
-            CliError::usage(format!("option --servers: {text}: there must be 1 to {SERVERS_MAX} servers"))
-        })?;
+        let number =
+            text.parse().ok().filter(|number| (1..=SERVERS_MAX).contains(number)).ok_or_else(|| {
+                CliError::usage(format!("option --servers: {text}: there must be 1 to {SERVERS_MAX} servers"))
+            })?;
         // Without a name the check below says what is missing; the directories do not matter then.
         let name = layers.name().unwrap_or_default().to_owned();
         let base = self.base(&name)?;
@@ -143,8 +153,7 @@ impl SettingsArgs {
 
     /// The directory that holds the servers' directories.
     fn base(&self, name: &str) -> Outcome<PathBuf> {
-        let absolute =
-            |path: &Path| std::path::absolute(path).map_err(|error| CliError::local(path, &error));
+        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| CliError::local(path, &error));
         match &self.dir {
             Some(dir) => Ok(absolute(dir)?.join(name)),
             None => {

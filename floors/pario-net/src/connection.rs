@@ -59,6 +59,9 @@ pub struct Connection {
     resting: AtomicUsize,
     heard: AtomicU64,
     pinged: AtomicU64,
+    waiting: AtomicUsize,
+    /// Since when somebody has been waiting all the time: silence counts from then.
+    waiting_since: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -90,6 +93,24 @@ impl Inbox {
             _ => 0,
         };
         self.descriptors.drain(..count.min(self.descriptors.len())).collect()
+    }
+}
+
+/// A thread that waits for an answer.
+struct Waiting<'a>(&'a Connection);
+
+impl<'a> Waiting<'a> {
+    fn begin(connection: &'a Connection) -> Waiting<'a> {
+        if connection.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
+            connection.waiting_since.store(connection.clock.now().0, Ordering::Relaxed);
+        }
+        Waiting(connection)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -128,6 +149,8 @@ impl Connection {
             resting: AtomicUsize::new(0),
             heard,
             pinged: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+            waiting_since: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
         })
@@ -199,7 +222,6 @@ impl Connection {
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<Ticket, Fault> {
         self.reserve(number)?;
-        self.heard.fetch_max(self.clock.now().0, Ordering::Relaxed);
         if let Err(fault) = self.send(number, request, data, descriptors) {
             self.state().answers.remove(&number);
             return Err(fault);
@@ -225,6 +247,7 @@ impl Connection {
 
     /// Waits for an answer. File data goes into `target` if one is given and the answer fits.
     pub fn wait(&self, ticket: Ticket, mut target: Option<&mut [u8]>) -> Result<Answer, Fault> {
+        let _waiting = Waiting::begin(self);
         loop {
             if let Some(mut answer) = self.take(ticket.0)? {
                 if let Reply::Failed { fault } = answer.reply {
@@ -434,7 +457,8 @@ impl Connection {
     /// Asks a silent server for a sign of life, and gives up on one that gave none for too long.
     fn mind_silence(&self) -> Result<(), Fault> {
         let now = self.clock.now();
-        let silent = now.since(Nanos(self.heard.load(Ordering::Relaxed)));
+        let heard = self.heard.load(Ordering::Relaxed).max(self.waiting_since.load(Ordering::Relaxed));
+        let silent = now.since(Nanos(heard));
         if Duration::from_millis(SILENCE_MS_MAX) <= silent {
             let error = std::io::Error::new(
                 std::io::ErrorKind::TimedOut,

@@ -46,6 +46,12 @@ pub enum Purpose {
 }
 encode_enum!(Purpose { 1 => Requests {}, 2 => Notices {}, 3 => Peer {} });
 
+/// The sign that a process shows while one of its sessions may hold leases: a manager that was restarted looks for it.
+#[must_use]
+pub fn session_sign(session: SessionId) -> String {
+    format!("pario-session-{session}")
+}
+
 /// Who calls.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {

@@ -2,6 +2,8 @@
 //!
 //! While it is blocked, a signal stays pending even in a process that ignores it, so that this test can see one.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::io::{IoSlice, Write};

@@ -49,7 +49,9 @@ impl Partition {
         })
     }
 
-    pub(crate) fn with_spec(spec: MountSpec) -> Partition {
+    /// Mounts with everything given, as for servers that were started by hand.
+    #[must_use]
+    pub fn from_spec(spec: MountSpec) -> Partition {
         Partition { mount: Mount::new(spec.clone()), spec: Arc::new(Spec(spec)), embedded: None }
     }
 

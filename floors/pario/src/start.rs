@@ -299,13 +299,13 @@ impl Partition {
             let entry = Registry::open(&path).find(&spec_name(&path, id)?).map_err(gone)?;
             Ok(mount_spec(&entry).way)
         }));
-        Ok(Partition::with_spec(spec))
+        Ok(Partition::from_spec(spec))
     }
 
     /// Mounts a partition by its registry entry; nothing is sent before something is wanted.
     #[must_use]
     pub fn mount_entry(entry: &Entry) -> Partition {
-        Partition::with_spec(mount_spec(entry))
+        Partition::from_spec(mount_spec(entry))
     }
 
     /// Mounts the partition that a partition file describes; the first to come starts its servers.

@@ -1,37 +1,9 @@
 //! The data path over every transport and store, one claim a test.
 
-use pario::{EmbedOptions, EmbedStore, EmbedTransport, Partition};
+mod common;
 
-const TRANSPORTS: [EmbedTransport; 3] =
-    [EmbedTransport::InProcess, EmbedTransport::Unix, EmbedTransport::Tcp];
-const STORES: [EmbedStore; 3] = [EmbedStore::Memory, EmbedStore::Files, EmbedStore::Direct];
-
-fn each(check: impl Fn(&Partition)) {
-    for transport in TRANSPORTS {
-        for store in STORES {
-            let options = EmbedOptions {
-                servers: 3,
-                stripe_bytes: 64 << 10,
-                store,
-                transport,
-                memory_bytes: 64 << 20,
-                ..EmbedOptions::default()
-            };
-            println!("{transport:?} {store:?}");
-            check(&Partition::embed(&options).expect("a partition in this process"));
-        }
-    }
-}
-
-fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    (0..bytes)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            state.to_be_bytes()[0]
-        })
-        .collect()
-}
+use common::{each, pattern, small};
+use pario::{EmbedOptions, Partition};
 
 #[test]
 fn a_process_reads_what_it_wrote() {
@@ -112,4 +84,67 @@ fn an_unlinked_file_lives_until_its_last_user_is_gone() {
         file.close().unwrap();
         assert_eq!(second.len().unwrap(), 3);
     });
+}
+
+#[test]
+fn a_write_into_a_hole_that_was_read_is_seen() {
+    each(|partition| {
+        let file = partition.create("f").unwrap();
+        file.set_len(500_000).unwrap();
+        let mut back = [7; 1000];
+        file.read_exact_at(300_000, &mut back).unwrap();
+        assert_eq!(back, [0; 1000]);
+        file.write_at(300_000, &[1; 1000]).unwrap();
+        file.read_exact_at(300_000, &mut back).unwrap();
+        assert_eq!(back, [1; 1000]);
+    });
+}
+
+#[test]
+fn a_sequential_reader_sees_its_own_writes_ahead_of_it() {
+    each(|partition| {
+        let file = partition.create("f").unwrap();
+        file.write_at(0, &[1; 200_000]).unwrap();
+        file.sync().unwrap();
+        file.write_at(150_000, &[2; 100]).unwrap();
+        for block in 0..20 {
+            let mut back = [0; 10_000];
+            file.read_exact_at(block * 10_000, &mut back).unwrap();
+            assert_eq!(back[0], if block == 15 { 2 } else { 1 }, "block {block}");
+        }
+    });
+}
+
+#[test]
+fn a_writer_sees_its_own_lengths_everywhere() {
+    each(|partition| {
+        partition.create_dir("d").unwrap();
+        let file = partition.create("d/f").unwrap();
+        for round in 1..5u64 {
+            file.write_at(round * 1000, &[1; 10]).unwrap();
+            let expected = round * 1000 + 10;
+            assert_eq!(file.len().unwrap(), expected);
+            assert_eq!(partition.metadata("d/f").unwrap().size, expected);
+            let listed: Vec<u64> =
+                partition.read_dir("d").unwrap().map(|entry| entry.unwrap().attr.size).collect();
+            assert_eq!(listed, [expected]);
+        }
+    });
+}
+
+/// More blocks than requests may be under way.
+#[test]
+fn one_call_may_cover_very_many_blocks() {
+    for transport in common::TRANSPORTS {
+        for store in common::STORES {
+            let options = EmbedOptions { transport, store, ..small(2, 4 << 10) };
+            let partition = Partition::embed(&options).unwrap();
+            let file = partition.create("f").unwrap();
+            let data = pattern(5 << 20, 3);
+            file.write_at(1000, &data).unwrap();
+            let mut back = vec![0; data.len()];
+            file.read_exact_at(1000, &mut back).unwrap();
+            assert!(back == data, "{transport:?} {store:?}");
+        }
+    }
 }

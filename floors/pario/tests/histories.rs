@@ -1,6 +1,8 @@
 //! Random reads and writes by several clients against a byte array, one operation at a time: after a write has returned,
 //! every later read by any client sees exactly it; lengths are exact; names lead where they should.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! Clients and threads at the same time: disjoint ranges arrive whole, the later of two writes in order wins at every byte,
 //! and every thread reads what it wrote whatever the others do to the file.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::sync::mpsc::{Receiver, Sender, channel};

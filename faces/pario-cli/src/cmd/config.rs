@@ -52,7 +52,7 @@ fn show(context: &Context, what: Option<&PathBuf>, settings: &SettingsArgs, toml
     let registry = context.registry()?;
     let name = what.map(|what| known_name(what, &registry)).transpose()?.flatten();
     let settings = match name {
-        Some(name) => SettingsArgs { name: Some(name), ..settings.clone() }.settings(None, &registry)?,
+        Some(name) => settings.named(name).settings(None, &registry)?,
         None => settings.settings(what.map(PathBuf::as_path), &registry)?,
     };
     if toml {

@@ -78,7 +78,7 @@ fn settings(args: &Args, registry: &Registry) -> Outcome<Settings> {
     if let Some(other) = args.settings.name.as_ref().filter(|other| **other != name) {
         return Err(CliError::usage(format!("two names were given, '{name}' and '{other}'")));
     }
-    SettingsArgs { name: Some(name), ..args.settings.clone() }.settings(None, registry)
+    args.settings.named(name).settings(None, registry)
 }
 
 /// A word that is the name of a known partition, and not a file.

@@ -34,7 +34,8 @@ impl Source {
     pub(crate) fn open(place: &Place) -> Outcome<Source> {
         match &place.tree {
             Tree::Local => {
-                let file = fs::File::open(&place.path).map_err(|error| CliError::local(&place.path, &error))?;
+                let file =
+                    fs::File::open(&place.path).map_err(|error| CliError::local(&place.path, &error))?;
                 Ok(Source::Local { file, place: place.clone() })
             }
             Tree::Partition(partition) => {
@@ -50,9 +51,7 @@ impl Source {
             Source::Local { file, place } => {
                 file.metadata().map(|found| found.len()).map_err(|error| CliError::local(&place.path, &error))
             }
-            Source::Partition { file, place } => {
-                file.len().map_err(|error| CliError::remote(place, &error))
-            }
+            Source::Partition { file, place } => file.len().map_err(|error| CliError::remote(place, &error)),
         }
     }
 
@@ -86,7 +85,10 @@ impl Source {
         let place = match self {
             Source::Local { place, .. } | Source::Partition { place, .. } => place,
         };
-        Err(CliError::failed(format!("{place}: became shorter while it was read, at byte {}", offset + count as u64)))
+        Err(CliError::failed(format!(
+            "{place}: became shorter while it was read, at byte {}",
+            offset + count as u64
+        )))
     }
 
     /// The parts of a range that may hold data; the rest is holes. `None`: only the bytes can tell.
@@ -160,7 +162,10 @@ impl Target {
                     .mode(0o600)
                     .open(&place.path)
                     .map_err(|error| CliError::remote(place, &error))?;
-                Ok(Target::Partition { file: Mutex::new(Some(std::sync::Arc::new(file))), place: place.clone() })
+                Ok(Target::Partition {
+                    file: Mutex::new(Some(std::sync::Arc::new(file))),
+                    place: place.clone(),
+                })
             }
         }
     }
@@ -193,7 +198,9 @@ impl Target {
         match self {
             Target::Local { file, place } => {
                 let stable = || if durability == Durability::Stable { file.sync_all() } else { Ok(()) };
-                file.set_len(bytes).and_then(|()| stable()).map_err(|error| CliError::local(&place.path, &error))
+                file.set_len(bytes)
+                    .and_then(|()| stable())
+                    .map_err(|error| CliError::local(&place.path, &error))
             }
             Target::Partition { file: slot, place } => {
                 let failed = |error: pario::Error| CliError::remote(place, &error);
@@ -215,7 +222,10 @@ impl Target {
     }
 }
 
-fn opened(slot: &Mutex<Option<std::sync::Arc<pario::File>>>, place: &Place) -> Outcome<std::sync::Arc<pario::File>> {
+fn opened(
+    slot: &Mutex<Option<std::sync::Arc<pario::File>>>,
+    place: &Place,
+) -> Outcome<std::sync::Arc<pario::File>> {
     let file = slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
     file.ok_or_else(|| CliError::failed(format!("{place}: written after it was closed")))
 }

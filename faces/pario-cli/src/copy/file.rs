@@ -53,7 +53,8 @@ impl FileCopy {
         let source = Source::open(&job.pair.from)?;
         job.pair.to = final_place(&job)?;
         let bytes = source.len()?;
-        let temporary = job.pair.to.sibling(&temporary_name(job.pair.to.name().unwrap_or_default().as_bytes()));
+        let temporary =
+            job.pair.to.sibling(&temporary_name(job.pair.to.name().unwrap_or_default().as_bytes()));
         let target = Target::create(&temporary)?;
         let pieces = bytes.div_ceil(PIECE_BYTES);
         Ok(FileCopy {

@@ -31,7 +31,8 @@ pub(super) fn data_parts(data: &[u8]) -> Vec<Range<usize>> {
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    let (before, words, after) = (bytes.len() % 16, bytes.chunks_exact(16), bytes.chunks_exact(16).remainder());
+    let (before, words, after) =
+        (bytes.len() % 16, bytes.chunks_exact(16), bytes.chunks_exact(16).remainder());
     debug_assert_eq!(before, after.len());
     // One accumulator over the page lets the compiler use wide registers; data differs early in most pages.
     bytes.first().is_none_or(|first| *first == 0)

@@ -20,7 +20,8 @@ impl Progress {
     /// For one copy; `what` stands before the bar.
     pub(crate) fn new(speech: Speech, what: &'static str) -> Progress {
         let wanted = !speech.quiet && !speech.json && std::io::stderr().is_terminal();
-        let target = if wanted { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
+        let target =
+            if wanted { ProgressDrawTarget::stderr_with_hz(10) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(0), target).with_message(what);
         let style = ProgressStyle::with_template(
             "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",

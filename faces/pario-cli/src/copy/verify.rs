@@ -14,7 +14,12 @@ use crate::place::{Facts, Links};
 use crate::signals::Stop;
 
 /// Compares `pair.to` with `pair.from`; returns how many files are the same, and what is not.
-pub(crate) fn verify(pair: &Pair, jobs: usize, progress: &Progress, stop: &Stop) -> Outcome<(usize, Vec<CliError>)> {
+pub(crate) fn verify(
+    pair: &Pair,
+    jobs: usize,
+    progress: &Progress,
+    stop: &Stop,
+) -> Outcome<(usize, Vec<CliError>)> {
     let mut found = Found { files: Vec::new(), failures: Vec::new() };
     found.walk(pair, pair.from.facts(Links::Follow)?);
     found.files.iter().for_each(|(_, bytes)| progress.found(*bytes));
@@ -85,7 +90,8 @@ fn compare(pair: &Pair, bytes: u64, buffers: &mut (Vec<u8>, Vec<u8>)) -> Outcome
     let mut at = 0;
     while at < bytes {
         let length = usize::try_from((bytes - at).min(PIECE_BYTES)).unwrap_or(usize::MAX);
-        let sums = (checksum(&source, at, length, &mut buffers.0)?, checksum(&target, at, length, &mut buffers.1)?);
+        let sums =
+            (checksum(&source, at, length, &mut buffers.0)?, checksum(&target, at, length, &mut buffers.1)?);
         if sums.0 != sums.1 {
             let end = at + length as u64;
             let text = format!("{}: differs from {} in bytes {at} to {end}", pair.to, pair.from);

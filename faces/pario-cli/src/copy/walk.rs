@@ -24,8 +24,8 @@ pub(super) struct Directory {
 
 /// Walks one pair; failures are kept in `run`.
 pub(super) fn walk(run: &Run<'_>, pair: &Pair, jobs: &Jobs) {
-    // What was named is what is behind a link, except in a tree.
-    let links = if run.options.recursive { Links::Stay } else { Links::Follow };
+    // A link that is named is followed, unless trees are copied: then it is copied as a link, without a slash behind it.
+    let links = if run.options.recursive && !pair.from.has_slash() { Links::Stay } else { Links::Follow };
     let facts = pair.from.facts(links);
     match facts.and_then(|facts| check_not_inside(pair, &facts).map(|()| facts)) {
         Ok(facts) => visit(run, pair.clone(), facts, (jobs, 0)),
@@ -43,9 +43,10 @@ fn visit(run: &Run<'_>, pair: Pair, facts: Facts, (jobs, depth): (&Jobs, usize))
             jobs.push(FileJob { pair, facts });
             Ok(())
         }
-        Some(FileKind::Directory) if !run.options.recursive => {
-            Err(CliError::with_cure(format!("{}: is a directory", pair.from), "use -r to copy it with what is in it"))
-        }
+        Some(FileKind::Directory) if !run.options.recursive => Err(CliError::with_cure(
+            format!("{}: is a directory", pair.from),
+            "use -r to copy it with what is in it",
+        )),
         Some(FileKind::Directory) => directory(run, &pair, facts, (jobs, depth)),
         Some(FileKind::Symlink) => link(run, &pair),
         None => Err(CliError::failed(format!(
@@ -64,7 +65,8 @@ fn directory(run: &Run<'_>, pair: &Pair, facts: Facts, (jobs, depth): (&Jobs, us
     }
     let existed = pair.to.is_directory()?;
     pair.to.make_directory()?;
-    if !existed || run.options.preserve {
+    // A root that gives its contents to a directory which is there leaves that directory as it is.
+    if !existed || (run.options.preserve && pair.from.name().is_some()) {
         run.keep_directory(Directory { place: pair.to.clone(), facts });
     }
     run.count.directories.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +82,10 @@ fn link(run: &Run<'_>, pair: &Pair) -> Outcome {
     let target: PathBuf = pair.from.read_link()?;
     match pair.to.look(Links::Stay)?.map(|facts| facts.kind) {
         Some(Some(FileKind::Directory)) => {
-            return Err(CliError::failed(format!("{}: is a directory, and {} is a link", pair.to, pair.from)));
+            return Err(CliError::failed(format!(
+                "{}: is a directory, and {} is a link",
+                pair.to, pair.from
+            )));
         }
         Some(_) => pair.to.remove_file()?,
         None => {}

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part")]
 #![allow(unreachable_pub, reason = "a module of test files")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::io::IoSlice;
 use std::net::TcpListener;

@@ -4,10 +4,10 @@
 //! Never: declares a process of this node dead by the clock. Always: who waits for a file that cannot be settled is told why.
 
 use pario_core::{Fault, InodeId, Nanos, ObjectId, SessionId};
-use pario_net::greeting::Hello;
+use pario_net::greeting::{Hello, session_sign};
 use pario_net::message::{Reply, Request};
 use pario_sys::clock::wall_ns;
-use pario_sys::process::is_alive;
+use pario_sys::process::{has_sign, is_alive};
 
 use super::{Effect, Home, Job, Wait, host_name};
 use crate::coherence::Waiter;
@@ -30,10 +30,13 @@ impl Ghost {
         Ghost { writer, seen: None }
     }
 
-    /// Whether its death is proved, or, for another host, its time is over.
+    /// Whether its death is proved, or, for another host, its time is over. A process that lives on without the session (it
+    /// unmounted while we were away) does not show the session's sign any more.
     fn is_over(&self, now: Nanos, here: &str) -> bool {
         if self.writer.host == here {
-            return !is_alive(self.writer.pid, self.writer.start_ticks);
+            let sign = session_sign(self.writer.session);
+            return !is_alive(self.writer.pid, self.writer.start_ticks)
+                || has_sign(self.writer.pid, &sign) == Some(false);
         }
         self.seen.is_some_and(|seen| seen.plus_ms(GHOST_MS_MAX) <= now)
     }

@@ -19,6 +19,7 @@ mod pending;
 mod read;
 mod records;
 mod sync;
+mod umask;
 mod write;
 
 pub use directory::{ReadDir, path_bytes};

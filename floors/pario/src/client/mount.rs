@@ -17,7 +17,7 @@ use pario_net::message::{NameReply, NameRequest, Reply, Request};
 use pario_net::outbox::{Cursor, Outbox};
 use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
-use pario_sys::process::{fork_generation, start_ticks};
+use pario_sys::process::{Sign, fork_generation, start_ticks};
 
 use super::notices::Notices;
 use super::open_file::OpenFile;
@@ -137,6 +137,8 @@ pub struct Mount {
     pub(super) counters: Counters,
     pub(super) clock: MonotonicClock,
     pub(super) pool: OnceLock<super::pending::Workers>,
+    /// Shown while leases may be held.
+    pub(super) sign: OnceLock<Sign>,
 }
 
 impl std::fmt::Debug for Mount {
@@ -170,12 +172,17 @@ impl Mount {
             counters: Counters::default(),
             clock: MonotonicClock,
             pool: OnceLock::new(),
+            sign: OnceLock::new(),
         })
     }
 
     /// The partition's name.
     pub fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    pub(super) fn session(&self) -> SessionId {
+        self.session
     }
 
     /// How many servers there are.

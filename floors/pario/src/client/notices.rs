@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use pario_core::{Fault, ServerIndex};
 use pario_net::connection::Connection;
-use pario_net::greeting::Purpose;
+use pario_net::greeting::{Purpose, session_sign};
 use pario_net::message::Notice;
-use pario_sys::process::fork_generation;
+use pario_sys::process::{Sign, fork_generation};
 
 use super::mount::Mount;
 
@@ -35,6 +35,11 @@ impl Drop for Notices {
 impl Mount {
     /// Starts listening, unless we do already. Must come before a lease is asked for.
     pub(super) fn listen(self: &Arc<Self>) -> Result<(), Fault> {
+        if self.sign.get().is_none() {
+            let shown = Sign::show(&session_sign(self.session()))
+                .map_err(|error| Fault::from_io(&error, "showing that the session lives"))?;
+            self.sign.get_or_init(|| shown);
+        }
         // The requests' connection first: the manager takes the two for one session.
         self.connection(ServerIndex::MANAGER)?;
         let mut notices = self.notices.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,6 +10,7 @@ use super::directory::path_bytes;
 use super::file::File;
 use super::mount::{Mount, odd};
 use super::open_file::OpenFile;
+use super::umask::umask;
 use crate::error::Result;
 
 /// Options for opening a file, after the manner of [`std::fs::OpenOptions`], with striping for new files.
@@ -149,11 +150,4 @@ pub(super) fn creator(mode: u32) -> Creator {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
     }
-}
-
-/// The process's umask, read without changing it for other threads.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
 }

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part")]
 #![allow(unreachable_pub, reason = "a module of test files")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -84,7 +85,7 @@ pub fn small(servers: u16, stripe_bytes: u64) -> EmbedOptions {
 pub fn each(check: impl Fn(&Partition)) {
     for transport in TRANSPORTS {
         for store in STORES {
-            println!("{transport:?} {store:?}");
+            eprintln!("{transport:?} {store:?}");
             let options = EmbedOptions { transport, store, ..small(3, 64 << 10) };
             check(&Partition::embed(&options).expect("a partition in this process"));
         }
@@ -144,7 +145,7 @@ fn watched(seed: u64, history: fn(u64, &Trace)) {
         panic!("history {seed:#x} hangs; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
     }
     if let Err(panic) = thread.join() {
-        println!("history {seed:#x} failed; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
+        eprintln!("history {seed:#x} failed; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
         std::panic::resume_unwind(panic);
     }
 }

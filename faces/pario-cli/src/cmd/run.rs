@@ -1,0 +1,218 @@
+//! `pario run`: a partition for the life of a command.
+//!
+//! Always: data that a job has written is staged out, also when the job failed or was terminated; if that fails the partition
+//! is kept; otherwise nothing is left.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args as ClapArgs;
+use pario::Partition;
+use pario::partition::{Registry, launch};
+use pario::start::{DownHow, Up};
+
+use crate::context::{Context, PARTITION_VARIABLE, complain};
+use crate::error::{CliError, EXIT_PARTLY, Outcome};
+use crate::job::{Watch, exit_code};
+use crate::settings_args::SettingsArgs;
+use crate::{demo, human, stage};
+
+/// Servers of a partition that was not told how many.
+const SERVERS_DEFAULT: &str = "4";
+
+/// What can be said to `pario run`.
+#[derive(ClapArgs, Debug)]
+#[command(after_help = "\
+Examples:
+  pario run                                              a demonstration
+  pario run --servers 4 --stage-out out/ -- ./simulate   up, run, stage out, down
+  pario run --stage-in input/ -- sh -c 'pario ls -l pario://$PARIO_PARTITION/'
+  pario run --store memory --memory 8GiB -- ./simulate
+The command gets PARIO_PARTITION, PARIO_REGISTRY and PARIO_BIN; signals are passed on to it; the exit code is its own, or
+128 + N if signal N ended it. Staging out is verified by checksums and runs also when the command failed; if it cannot be
+done the partition is kept, the way to reach it is printed, and the exit code is 3 if the command's was 0.")]
+pub(crate) struct Args {
+    /// A partition file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsArgs,
+    /// Put what is in this directory into the partition first
+    #[arg(long, value_name = "DIR")]
+    stage_in: Option<PathBuf>,
+    /// Put everything that is in the partition into this directory afterwards
+    #[arg(long, value_name = "DIR")]
+    stage_out: Option<PathBuf>,
+    /// Leave the partition running at the end
+    #[arg(long)]
+    keep: bool,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, args: Args) -> Outcome<ExitCode> {
+    check_directories(&args)?;
+    let registry = context.registry()?;
+    let settings = settings(&args, &registry)?.settings(args.file.as_deref(), &registry)?;
+    let watch = Watch::start()?;
+    let up = pario::start::up(&registry, &settings, launch::START_LIMIT)?;
+    let session = Session { context, args: &args, registry: &registry, up: &up, watch: &watch };
+    session.report_start()?;
+    let ran = session.work();
+    session.end(ran)
+}
+
+/// What would fail for sure is refused before anything is started; what might fail later is said before work is put in.
+fn check_directories(args: &Args) -> Outcome {
+    if let Some(dir) = args.stage_in.as_ref().filter(|dir| !dir.is_dir()) {
+        return Err(CliError::usage(format!("--stage-in {}: is not a directory", dir.display())));
+    }
+    if let Some(dir) = &args.stage_out
+        && let Err(error) = std::fs::create_dir_all(dir)
+    {
+        let text = format!("--stage-out {}: {error}", dir.display());
+        let cure = "the command runs all the same; if this stays so, its data is kept in the partition";
+        complain(&CliError::with_cure(text, cure));
+    }
+    Ok(())
+}
+
+fn settings(args: &Args, registry: &Registry) -> Outcome<SettingsArgs> {
+    let mut settings = args.settings.clone();
+    if args.file.is_some() {
+        return Ok(settings);
+    }
+    if settings.name.is_none() {
+        settings.name = Some(free_name(registry)?);
+    }
+    let given = std::env::var_os("PARIO_SERVERS").is_some_and(|servers| !servers.is_empty());
+    if settings.servers.is_none() && settings.server.is_empty() && !given {
+        settings.servers = Some(SERVERS_DEFAULT.to_owned());
+    }
+    Ok(settings)
+}
+
+/// `run-PID`; a partition that an earlier process of that number left keeps its name.
+fn free_name(registry: &Registry) -> Outcome<String> {
+    let taken: Vec<String> = registry.list()?.into_iter().map(|entry| entry.name).collect();
+    let first = format!("run-{}", std::process::id());
+    let further = (2..).map(|number| format!("{first}-{number}"));
+    let mut names = std::iter::once(first.clone()).chain(further);
+    Ok(names.find(|name| !taken.contains(name)).unwrap_or(first))
+}
+
+/// One run.
+struct Session<'a> {
+    context: &'a Context,
+    args: &'a Args,
+    registry: &'a Registry,
+    up: &'a Up,
+    watch: &'a Watch,
+}
+
+/// How the work in the middle went.
+struct Ran {
+    /// The exit code so far.
+    code: u8,
+    /// Whether data must be kept because it could not be brought out.
+    kept: bool,
+}
+
+impl Session<'_> {
+    fn name(&self) -> &str {
+        &self.up.entry.name
+    }
+
+    fn report_start(&self) -> Outcome {
+        if self.context.speech.verbose == 0 {
+            return Ok(());
+        }
+        let servers = human::count(self.up.entry.servers.len(), "server");
+        self.context.report(format!("{}: {servers} ready in {}", self.name(), human::duration(self.up.took)))?;
+        // Before the command's own output.
+        self.context.flush()
+    }
+
+    /// Stages in, runs, stages out.
+    fn work(&self) -> Outcome<Ran> {
+        let partition = Partition::mount_from(self.registry, self.name())?;
+        if let Some(dir) = &self.args.stage_in {
+            stage::stage_in(self.context, dir, &partition, &self.watch.stop)?;
+        }
+        self.watch.stop.check()?;
+        let code = match self.args.command.is_empty() {
+            true => self.demonstrate(&partition)?,
+            false => exit_code(self.watch.run(&self.args.command, &self.variables())?),
+        };
+        self.watch.stage_out();
+        let Some(dir) = &self.args.stage_out else { return Ok(Ran { code, kept: false }) };
+        match stage::stage_out(self.context, &partition, dir, &self.watch.stop) {
+            Ok(()) => Ok(Ran { code, kept: false }),
+            Err(error) => {
+                complain(&CliError::failed(format!("{}: staging out to {} failed: {error}", self.name(), dir.display())));
+                Ok(Ran { code: if code == 0 { EXIT_PARTLY } else { code }, kept: true })
+            }
+        }
+    }
+
+    fn demonstrate(&self, partition: &Partition) -> Outcome<u8> {
+        let shown = demo::run(partition, self.registry.path());
+        self.watch.stop.check()?;
+        let shown = shown.map_err(CliError::failed)?;
+        match self.context.speech.json {
+            true => self.context.json(&shown)?,
+            false => self.context.line(shown.table().trim_end())?,
+        }
+        Ok(0)
+    }
+
+    fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![
+            (PARTITION_VARIABLE, OsString::from(self.name())),
+            ("PARIO_REGISTRY", self.registry.path().as_os_str().to_owned()),
+        ];
+        if let Ok(own) = std::env::current_exe() {
+            variables.push(("PARIO_BIN", own.into_os_string()));
+        }
+        variables
+    }
+
+    /// Takes the partition down, or says how to reach it.
+    fn end(&self, ran: Outcome<Ran>) -> Outcome<ExitCode> {
+        self.watch.take_down();
+        let kept = ran.as_ref().is_ok_and(|ran| ran.kept);
+        if kept || self.args.keep {
+            self.say_kept(kept);
+            return ran.map(|ran| ExitCode::from(ran.code));
+        }
+        // Data that was there before this run is not this run's to remove.
+        let how = if self.up.fresh { DownHow::Destroy } else { DownHow::Keep };
+        let down = pario::start::down(self.registry, self.name(), how);
+        match (ran, down) {
+            (Err(error), Err(second)) => {
+                complain(&second.into());
+                Err(error)
+            }
+            (Err(error), Ok(_)) => Err(error),
+            (Ok(ran), Ok(_)) => Ok(ExitCode::from(ran.code)),
+            (Ok(ran), Err(error)) => {
+                complain(&error.into());
+                Ok(ExitCode::from(if ran.code == 0 { EXIT_PARTLY } else { ran.code }))
+            }
+        }
+    }
+
+    fn say_kept(&self, because_of_stage_out: bool) {
+        let name = self.name();
+        let target = self.args.stage_out.as_deref().unwrap_or(Path::new("DIR"));
+        let out = if because_of_stage_out { target.display().to_string() } else { "DIR".to_owned() };
+        let text = format!(
+            "partition '{name}' is kept: `pario ls pario://{name}/` shows its files, \
+             `pario cp -rp pario://{name}/ {out}` copies them, `pario down {name} --destroy` removes it"
+        );
+        complain(&CliError::failed(text));
+    }
+}

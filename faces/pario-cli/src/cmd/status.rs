@@ -1,0 +1,190 @@
+//! `pario status`: partitions, their servers, and what they do.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use serde_json::Value;
+
+use crate::clock::{Began, rest};
+use crate::context::Context;
+use crate::error::{CliError, EXIT_PARTLY, Outcome};
+use crate::health::{Condition, PartitionHealth, ServerHealth};
+use crate::human::{self, count, duration};
+use crate::table::Table;
+use pario::core::Size;
+
+/// What can be said to `pario status`.
+#[derive(ClapArgs, Debug)]
+#[command(after_help = "\
+Examples:
+  pario status                  every partition of the registry
+  pario status scratch          one; exit code 3 if not all of its servers are there
+  pario status --watch          again every second, with rates
+  pario status --json           everything that the servers count")]
+pub(crate) struct Args {
+    /// Partitions; without any, all of the registry
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Again and again, with what happened in between; every second unless told otherwise
+    #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_pause)]
+    watch: Option<f64>,
+}
+
+fn parse_pause(text: &str) -> Result<f64, String> {
+    let pause = text.parse().ok().filter(|pause| (0.1..=86_400.0).contains(pause));
+    pause.ok_or_else(|| "must be a number of seconds, 0.1 to 86400".to_owned())
+}
+
+/// Carries it out.
+pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+    let Some(pause) = args.watch else {
+        let seen = look(context, args)?;
+        print(context, &seen, None)?;
+        let ill = |health: &&PartitionHealth| matches!(health.condition, Condition::Dead | Condition::Partly);
+        return match seen.iter().find(ill) {
+            Some(_) if !args.names.is_empty() => Err(CliError::Told { code: EXIT_PARTLY }),
+            Some(_) | None => Ok(()),
+        };
+    };
+    context.stop.catch()?;
+    let mut before: Option<(Vec<PartitionHealth>, Began)> = None;
+    while context.stop.signal().is_none() {
+        let (seen, now) = (look(context, args)?, Began::now());
+        if context.is_terminal() && !context.speech.json {
+            // Home, and clear what is below.
+            context.print(|out| out.write_all(b"\x1b[H\x1b[J"))?;
+        }
+        print(context, &seen, before.as_ref().map(|(seen, then)| (seen.as_slice(), then.elapsed())))?;
+        context.flush()?;
+        before = Some((seen, now));
+        rest(Duration::from_secs_f64(pause));
+    }
+    Ok(())
+}
+
+fn look(context: &Context, args: &Args) -> Outcome<Vec<PartitionHealth>> {
+    let registry = context.registry()?;
+    let entries = match args.names.is_empty() {
+        true => registry.list()?,
+        false => args
+            .names
+            .iter()
+            .map(|name| Ok(registry.find(&context.partition_name(Some(name))?)?))
+            .collect::<Outcome<Vec<_>>>()?,
+    };
+    Ok(PartitionHealth::of_all(&entries))
+}
+
+/// What was seen before, and how long ago.
+type Before<'a> = Option<(&'a [PartitionHealth], Duration)>;
+
+fn print(context: &Context, seen: &[PartitionHealth], before: Before<'_>) -> Outcome {
+    if context.speech.json {
+        return context.json(&seen.iter().map(PartitionHealth::facts).collect::<Vec<_>>());
+    }
+    if seen.is_empty() {
+        let path = context.registry()?.path().display().to_string();
+        return context.line(format!("no partitions in registry {path}; make one with `pario up`"));
+    }
+    for (at, health) in seen.iter().enumerate() {
+        if at != 0 {
+            context.line("")?;
+        }
+        let earlier = before.and_then(|(seen, ago)| {
+            let same = |other: &&PartitionHealth| other.name == health.name;
+            Some((seen.iter().find(same)?, ago))
+        });
+        partition(context, health, earlier)?;
+    }
+    Ok(())
+}
+
+fn partition(context: &Context, health: &PartitionHealth, earlier: Option<(&PartitionHealth, Duration)>) -> Outcome {
+    let servers = count(health.servers.len(), "server");
+    let room = match health.space() {
+        Some(space) => {
+            let (free, total) = (Size(space.free_bytes).rounded(), Size(space.total_bytes).rounded());
+            format!(", {free} free of {total}")
+        }
+        None => String::new(),
+    };
+    context.line(format!("{}: {}, {servers}{room}", health.name, health.condition.word()))?;
+    if let Some(cure) = health.cure() {
+        context.line(format!("  {cure}"))?;
+    }
+    if health.servers.iter().any(|server| server.report.is_ok()) {
+        let mut table = Table::with_head(&[
+            "server", "<health", "up", "free", "memory", "cache", "hits", "requests", "received", "sent", "staged",
+            "p50", "p99", "clients", "<where",
+        ])
+        .indented(2);
+        for server in &health.servers {
+            let old = earlier.and_then(|(old, ago)| {
+                let report = old.servers.iter().find(|other| other.index == server.index)?.report.as_ref().ok()?;
+                Some((report, ago))
+            });
+            table.row(row(server, old));
+        }
+        context.print(|out| table.print(out))?;
+    }
+    for server in &health.servers {
+        if let Err(reason) = &server.report {
+            context.line(format!("  server {} ({}): {reason}", server.index, server.place))?;
+        }
+    }
+    waits(context, health)
+}
+
+fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
+    let number = |path: &str| server.report.as_ref().ok().and_then(|report| report.pointer(path)?.as_u64());
+    let cell = |path: &str, show: &dyn Fn(u64) -> String| number(path).map_or("-".to_owned(), show);
+    let size = |bytes: u64| Size(bytes).rounded();
+    // While watching: what happened since the last look.
+    let flow = |path: &str, bytes: bool| {
+        let Some(now) = number(path) else { return "-".to_owned() };
+        match old.and_then(|(old, ago)| Some((now.saturating_sub(old.pointer(path)?.as_u64()?), ago))) {
+            Some((more, ago)) if bytes => human::rate(more, ago),
+            #[expect(clippy::cast_precision_loss, reason = "a rounded rate is shown")]
+            Some((more, ago)) => format!("{:.0}/s", more as f64 / ago.as_secs_f64().max(1e-9)),
+            None if bytes => size(now),
+            None => now.to_string(),
+        }
+    };
+    let up = server.report.as_ref().ok().and_then(|report| report["up_s"].as_f64());
+    let (hits, misses) = (number("/store/hits").unwrap_or(0), number("/store/misses").unwrap_or(0));
+    let clients = server.report.as_ref().ok().and_then(|report| report["clients"].as_array().map(Vec::len));
+    vec![
+        server.index.to_string(),
+        server.word().to_owned(),
+        up.map_or("-".to_owned(), |seconds| duration(Duration::from_secs_f64(seconds.max(0.0)))),
+        cell("/space/free_bytes", &size),
+        cell("/memory_private_bytes", &size),
+        cell("/store/cached_bytes", &size),
+        (hits * 100).checked_div(hits + misses).map_or("-".to_owned(), |share| format!("{share}%")),
+        flow("/counters/requests", false),
+        flow("/counters/received_bytes", true),
+        flow("/counters/sent_bytes", true),
+        flow("/counters/staged_bytes", true),
+        cell("/counters/latency_us_p50", &human::micros),
+        cell("/counters/latency_us_p99", &human::micros),
+        clients.map_or("-".to_owned(), |clients| clients.to_string()),
+        server.place.clone(),
+    ]
+}
+
+/// Who waits for whom.
+fn waits(context: &Context, health: &PartitionHealth) -> Outcome {
+    for wait in health.waiting() {
+        let holders: Vec<&str> = wait["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let line = format!(
+            "  {} waits {} for {} (inode {})",
+            wait["waiter"].as_str().unwrap_or("somebody"),
+            duration(Duration::from_secs_f64(wait["waited_s"].as_f64().unwrap_or(0.0).max(0.0))),
+            if holders.is_empty() { "its turn".to_owned() } else { holders.join(", ") },
+            wait["inode"],
+        );
+        context.line(crate::error::one_line(&line))?;
+    }
+    Ok(())
+}

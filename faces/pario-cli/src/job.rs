@@ -1,0 +1,137 @@
+//! The command of `pario run`: started, sent signals, waited for.
+//!
+//! Never: sends a signal to a process that has been collected. Always: what the terminal has sent to the command already is
+//! not sent twice.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+
+use crate::error::{CliError, Outcome, signal_code};
+use crate::signals::{ENDING, Stop};
+
+/// What `pario run` is doing, which decides what a signal means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// Bringing up, staging in: a signal stops it.
+    Before,
+    /// The command runs: a signal is the command's.
+    Command { pid: Pid, group: bool },
+    /// Staging out: the data is worth more than haste; only the second signal stops it.
+    StageOut { signals: u32 },
+    /// Taking down: that takes no time, and half of it would help nobody.
+    After,
+}
+
+/// Takes the signals that `pario run` gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Watch {
+    phase: Arc<Mutex<Phase>>,
+    /// Set by a signal before the command runs, or by the second one while staging out.
+    pub(crate) stop: Stop,
+}
+
+impl Watch {
+    /// Starts taking signals.
+    pub(crate) fn start() -> Outcome<Watch> {
+        let failed = |error| CliError::failed(format!("cannot catch signals: {error}"));
+        let mut signals = SignalsInfo::<WithOrigin>::new(ENDING).map_err(failed)?;
+        let watch = Watch { phase: Arc::new(Mutex::new(Phase::Before)), stop: Stop::default() };
+        let own = watch.clone();
+        let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+            for origin in signals.forever() {
+                own.arrived(origin.signal, origin.process.is_some());
+            }
+        });
+        thread.map_err(failed)?;
+        Ok(watch)
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Phase> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arrived(&self, signal: i32, from_process: bool) {
+        let mut phase = self.phase();
+        match &mut *phase {
+            Phase::Before => self.stop.set(signal),
+            Phase::Command { pid, group } => pass_on(*pid, *group, signal, from_process),
+            Phase::StageOut { signals } => {
+                *signals += 1;
+                if *signals == 1 {
+                    let text = "staging out goes on; a second signal stops it and keeps the partition";
+                    crate::context::complain(&CliError::failed(text));
+                } else {
+                    self.stop.set(signal);
+                }
+            }
+            Phase::After => {}
+        }
+    }
+
+    /// From now on signals hardly matter until the data is out.
+    pub(crate) fn stage_out(&self) {
+        *self.phase() = Phase::StageOut { signals: 0 };
+    }
+
+    /// From now on signals change nothing.
+    pub(crate) fn take_down(&self) {
+        *self.phase() = Phase::After;
+    }
+
+    /// Runs a command to its end; signals are passed on to it.
+    pub(crate) fn run(&self, words: &[OsString], variables: &[(&str, OsString)]) -> Outcome<ExitStatus> {
+        let (program, arguments) = words.split_first().expect("a command has at least one word");
+        // On a terminal the command stays in our process group: it may read, and the terminal's signals reach it by themselves.
+        let group = !std::io::stdin().is_terminal();
+        let mut command = Command::new(program);
+        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
+        if group {
+            command.process_group(0);
+        }
+        let failed = |error: std::io::Error| {
+            let text = format!("cannot run {}: {error}", program.display());
+            CliError::with_cure(text, "give a program that is in PATH, or its path")
+        };
+        let mut phase = self.phase();
+        self.stop.check()?;
+        let mut child = command.spawn().map_err(failed)?;
+        let pid =
+            i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a child has a process number");
+        *phase = Phase::Command { pid, group };
+        drop(phase);
+        // Not collected yet, so that its number is still its own while signals are passed on.
+        while let Err(rustix::io::Errno::INTR) =
+            rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+        {}
+        self.stage_out();
+        child.wait().map_err(failed)
+    }
+}
+
+fn pass_on(pid: Pid, group: bool, signal: i32, from_process: bool) {
+    let Some(signal) = Signal::from_named_raw(signal) else { return };
+    let sent = match (group, from_process) {
+        (true, _) => rustix::process::kill_process_group(pid, signal),
+        (false, true) => rustix::process::kill_process(pid, signal),
+        (false, false) => Ok(()),
+    };
+    if let Err(error) = sent {
+        tracing::info!(%error, "the command is gone already");
+    }
+}
+
+/// The exit code that a command's end stands for.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
+        (None, Some(signal)) => signal_code(signal),
+        (None, None) => crate::error::EXIT_FAILED,
+    }
+}

@@ -1,0 +1,63 @@
+//! The process's umask, read without changing it for other threads.
+//!
+//! The kernel tells it in `/proc/self/status` only. The file is kept open, since opening it costs as much as reading it, and
+//! every file that is created asks.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, PoisonError};
+
+use pario_sys::process::fork_generation;
+
+/// Of a process whose umask cannot be read.
+const USUAL: u32 = 0o022;
+/// The line stands near the beginning.
+const HEAD_BYTES: usize = 512;
+
+/// The open file, and in which process it was opened: after a fork it still tells of the parent.
+static STATUS: Mutex<Option<(u64, File)>> = Mutex::new(None);
+
+/// The umask now.
+pub(super) fn umask() -> u32 {
+    let mut status = STATUS.lock().unwrap_or_else(PoisonError::into_inner);
+    let here = fork_generation();
+    let kept = status.as_ref().filter(|(of, _)| *of == here).and_then(|(_, file)| read(file));
+    if let Some(mask) = kept {
+        return mask;
+    }
+    // Not opened yet, or the host program closed descriptors that were not its own.
+    *status = File::open("/proc/self/status").ok().map(|file| (here, file));
+    status.as_ref().and_then(|(_, file)| read(file)).unwrap_or(USUAL)
+}
+
+fn read(file: &File) -> Option<u32> {
+    let mut head = [0u8; HEAD_BYTES];
+    let count = file.read_at(&mut head, 0).ok()?;
+    parse(&head[..count])
+}
+
+fn parse(status: &[u8]) -> Option<u32> {
+    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
+    u32::from_str_radix(std::str::from_utf8(line).ok()?.trim(), 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_found_wherever_it_stands() {
+        assert_eq!(parse(b"Name:\ta\nUmask:\t0027\nState:\tR\n"), Some(0o027));
+        assert_eq!(parse(b"Name:\ta\n"), None);
+        assert_eq!(parse(b"Umask:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_changed_umask_is_seen_at_once() {
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o027));
+        let seen = umask();
+        rustix::process::umask(before);
+        assert_eq!(seen, 0o027);
+        assert_eq!(umask(), before.as_raw_mode());
+    }
+}
