@@ -88,4 +88,36 @@ pub struct Space {
     pub total_bytes: u64,
     /// What can still be written.
     pub free_bytes: u64,
+    /// Names the file system that the room belongs to, so that servers that share one are not counted twice; 0: its own.
+    #[serde(default)]
+    pub pool: u64,
+}
+
+impl Space {
+    /// The room of several stores together; a file system that several of them share counts once.
+    #[must_use]
+    pub fn sum(spaces: impl IntoIterator<Item = Space>) -> Space {
+        let (mut sum, mut seen) = (Space::default(), Vec::new());
+        for space in spaces {
+            if space.pool != 0 && seen.contains(&space.pool) {
+                continue;
+            }
+            seen.push(space.pool);
+            sum.total_bytes = sum.total_bytes.saturating_add(space.total_bytes);
+            sum.free_bytes = sum.free_bytes.saturating_add(space.free_bytes);
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_file_system_counts_once() {
+        let space = |pool| Space { total_bytes: 10, free_bytes: 4, pool };
+        let sum = Space::sum([space(7), space(7), space(8), space(0), space(0)]);
+        assert_eq!((sum.total_bytes, sum.free_bytes), (40, 16));
+    }
 }

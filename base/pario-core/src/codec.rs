@@ -297,7 +297,7 @@ impl Encode for Code {
 
 encode_struct!(Fault { code, text });
 encode_struct!(ObjectId { inode, generation });
-encode_struct!(Space { total_bytes, free_bytes });
+encode_struct!(Space { total_bytes, free_bytes, pool });
 encode_struct!(Striping { stripe_bytes, count, first });
 encode_struct!(AttrChange { mode, uid, gid, accessed_ns, modified_ns });
 encode_struct!(DirEntry { name, attr });

@@ -111,13 +111,12 @@ impl PartitionHealth {
 
     /// Room on the servers that answer.
     pub(crate) fn space(&self) -> Option<Space> {
-        let spaces = self.servers.iter().filter_map(|server| {
-            serde_json::from_value::<Space>(server.report.as_ref().ok()?.get("space")?.clone()).ok()
-        });
-        spaces.reduce(|sum, space| Space {
-            total_bytes: sum.total_bytes + space.total_bytes,
-            free_bytes: sum.free_bytes + space.free_bytes,
-        })
+        let space = |server: &ServerHealth| {
+            let space = server.report.as_ref().ok()?.get("space")?.clone();
+            Some((server.index, serde_json::from_value::<Space>(space).ok()?))
+        };
+        let spaces: Vec<(ServerIndex, Space)> = self.servers.iter().filter_map(space).collect();
+        (!spaces.is_empty()).then(|| Space::sum(spaces.iter().map(|(_, space)| *space)))
     }
 
     /// What can be done about it, if something should be.
@@ -131,6 +130,11 @@ impl PartitionHealth {
             )),
             Condition::Down => Some(format!("`pario up {name}` brings it back")),
         }
+    }
+
+    /// How many servers it has, also while they are down.
+    pub(crate) fn size(&self) -> usize {
+        self.entry.settings.servers.len()
     }
 
     /// Who waits for whom, as the manager says.

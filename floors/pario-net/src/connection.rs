@@ -266,6 +266,11 @@ impl Connection {
         }
     }
 
+    /// Nobody wants the answer: it is dropped when it comes.
+    pub fn forget(&self, ticket: Ticket) {
+        self.state().answers.remove(&ticket.0);
+    }
+
     /// What a request waits for, if the server said so.
     pub fn waits_on(&self) -> Vec<String> {
         self.state().waiting_on.values().cloned().collect()

@@ -91,12 +91,24 @@ impl Disk for RealDisk {
         Ok(Space {
             total_bytes: found.f_blocks.saturating_mul(found.f_frsize),
             free_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            pool: pool_of(rustix::fs::stat(path)?.st_dev),
         })
     }
 
     fn sync_all(&self, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::syncfs(File::open(path)?)?)
     }
+}
+
+/// Names a device of this machine among those of all machines: the boot's identity tells machines apart.
+fn pool_of(device: u64) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    use std::sync::OnceLock;
+    static BOOT: OnceLock<String> = OnceLock::new();
+    let boot = BOOT.get_or_init(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default());
+    let mut hasher = DefaultHasher::new();
+    (boot, device).hash(&mut hasher);
+    hasher.finish() | 1
 }
 
 fn open(path: &Path, mode: OpenMode, flags: OFlags) -> io::Result<RealFile> {

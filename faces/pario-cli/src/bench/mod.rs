@@ -13,7 +13,7 @@
 mod error;
 mod figures;
 mod footprint;
-pub(crate) mod ground;
+mod ground;
 pub(crate) mod io;
 pub(crate) mod job;
 mod machine;
@@ -24,7 +24,7 @@ pub(crate) mod worker;
 
 pub(crate) use error::BenchError;
 pub(crate) use figures::mib;
-pub(crate) use ground::{Ground, janitor};
+pub(crate) use ground::janitor;
 pub(crate) use report::Report;
 
 /// Pairs that a figure rests on unless told otherwise.

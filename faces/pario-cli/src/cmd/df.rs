@@ -17,7 +17,8 @@ use crate::wire;
 #[command(after_help = "\
 Examples:
   pario df                 every partition that runs
-  pario df -v scratch      each of its servers")]
+  pario df -v scratch      each of its servers
+Servers that share a file system share its room: it counts once in the partition's line.")]
 pub(crate) struct Args {
     /// Partitions; without any, all that run
     #[arg(value_name = "NAME")]
@@ -44,8 +45,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     let mut table = Table::with_head(&["<partition", "size", "used", "free", "use"]);
     let (mut facts, mut failures) = (Vec::new(), Vec::new());
     for name in &names {
-        match spaces(context, name) {
-            Ok(servers) => facts.push(add(context, args, name, &servers, &mut table)),
+        match Room::of(context, name) {
+            Ok(room) => facts.push(room.add(context, args, &mut table)),
             Err(error) => failures.push(error),
         }
     }
@@ -62,29 +63,37 @@ fn running(context: &Context) -> Outcome<Vec<String>> {
     Ok(entries.into_iter().filter(|entry| entry.state == State::Running).map(|entry| entry.name).collect())
 }
 
-fn spaces(context: &Context, name: &str) -> Outcome<Vec<(ServerIndex, Space)>> {
-    let partition = context.mount(name)?;
-    let mount = partition.mount_handle();
-    wire::servers(mount)
-        .map(|server| Ok((server, mount.server_space(server).map_err(|error| CliError::remote(name, &error))?)))
-        .collect()
+/// What a partition has.
+struct Room {
+    name: String,
+    total: Space,
+    servers: Vec<(ServerIndex, Space)>,
 }
 
-fn add(context: &Context, args: &Args, name: &str, servers: &[(ServerIndex, Space)], table: &mut Table) -> Value {
-    let total = servers.iter().fold(Space::default(), |sum, (_, space)| Space {
-        total_bytes: sum.total_bytes + space.total_bytes,
-        free_bytes: sum.free_bytes + space.free_bytes,
-    });
-    let mut row = |title: String, space: Space| {
-        let used = space.total_bytes.saturating_sub(space.free_bytes);
-        let size = |bytes: u64| if args.bytes { bytes.to_string() } else { Size(bytes).rounded() };
-        let share = (used * 100).checked_div(space.total_bytes).unwrap_or(0);
-        table.row(vec![title, size(space.total_bytes), size(used), size(space.free_bytes), format!("{share}%")]);
-    };
-    row(name.to_owned(), total);
-    if 0 < context.speech.verbose {
-        servers.iter().for_each(|(server, space)| row(format!("  server {server}"), *space));
+impl Room {
+    fn of(context: &Context, name: &str) -> Outcome<Room> {
+        let partition = context.mount(name)?;
+        let mount = partition.mount_handle();
+        let ask = |server| Ok((server, mount.server_space(server).map_err(|error| CliError::remote(name, &error))?));
+        let servers = wire::servers(mount).map(ask).collect::<Outcome<Vec<_>>>()?;
+        Ok(Room { name: name.to_owned(), total: Space::sum(servers.iter().map(|(_, space)| *space)), servers })
     }
-    let server = |(server, space): &(ServerIndex, Space)| json!({ "server": server, "space": space });
-    json!({ "name": name, "space": total, "servers": servers.iter().map(server).collect::<Vec<_>>() })
+
+    /// Adds rows to the table; returns the same as facts.
+    fn add(&self, context: &Context, args: &Args, table: &mut Table) -> Value {
+        let mut row = |title: String, space: Space| {
+            let used = space.total_bytes.saturating_sub(space.free_bytes);
+            let size = |bytes: u64| if args.bytes { bytes.to_string() } else { Size(bytes).rounded() };
+            let share = (u128::from(used) * 100).checked_div(u128::from(space.total_bytes)).unwrap_or(0);
+            table.row(vec![title, size(space.total_bytes), size(used), size(space.free_bytes), format!("{share}%")]);
+        };
+        row(self.name.clone(), self.total);
+        if 0 < context.speech.verbose {
+            self.servers.iter().for_each(|(server, space)| row(format!("  server {server}"), *space));
+        }
+        let server = |(server, space): &(ServerIndex, Space)| json!({ "server": server, "space": space });
+        json!({
+            "name": self.name, "space": self.total, "servers": self.servers.iter().map(server).collect::<Vec<_>>(),
+        })
+    }
 }

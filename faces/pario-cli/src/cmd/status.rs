@@ -101,7 +101,7 @@ fn print(context: &Context, seen: &[PartitionHealth], before: Before<'_>) -> Out
 }
 
 fn partition(context: &Context, health: &PartitionHealth, earlier: Option<(&PartitionHealth, Duration)>) -> Outcome {
-    let servers = count(health.servers.len(), "server");
+    let servers = count(health.size(), "server");
     let room = match health.space() {
         Some(space) => {
             let (free, total) = (Size(space.free_bytes).rounded(), Size(space.total_bytes).rounded());

@@ -94,7 +94,11 @@ impl Room {
     pub(super) fn space(&self) -> Space {
         let taken = lock(&self.taken);
         let used_bytes = taken.used_bytes + taken.promised_bytes;
-        Space { total_bytes: self.capacity_bytes, free_bytes: self.capacity_bytes.saturating_sub(used_bytes) }
+        Space {
+            total_bytes: self.capacity_bytes,
+            free_bytes: self.capacity_bytes.saturating_sub(used_bytes),
+            pool: 0,
+        }
     }
 
     fn try_promise(&self, wanted_bytes: u64) -> Option<u64> {

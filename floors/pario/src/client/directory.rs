@@ -134,15 +134,13 @@ impl Mount {
         Ok(())
     }
 
-    /// Room of the whole partition: the sum over its servers.
+    /// Room of the whole partition: the sum over its servers; a file system that several share counts once.
     pub fn space(&self) -> Result<Space> {
-        let mut sum = Space::default();
+        let mut spaces = Vec::new();
         for server in 0..self.servers() {
-            let space = self.server_space(ServerIndex(u16::try_from(server).unwrap_or(u16::MAX)))?;
-            sum.total_bytes += space.total_bytes;
-            sum.free_bytes += space.free_bytes;
+            spaces.push(self.server_space(ServerIndex(u16::try_from(server).unwrap_or(u16::MAX)))?);
         }
-        Ok(sum)
+        Ok(Space::sum(spaces))
     }
 
     /// Room of one server's store.

@@ -22,6 +22,9 @@ use pario_sys::process::{Sign, fork_generation, start_ticks};
 use super::notices::Notices;
 use super::open_file::OpenFile;
 
+/// Answers that may be on their way without anybody waiting for them.
+const TOLD_MAX: u64 = 64;
+
 /// A call is repeated after a reconnect only if it failed quickly: a silent server has used up the caller's patience.
 const REPEAT_LIMIT: Duration = Duration::from_millis(800);
 
@@ -124,6 +127,7 @@ pub struct Mount {
     session: SessionId,
     fork: u64,
     numbers: AtomicU64,
+    told: AtomicU64,
     links: Vec<Mutex<Link>>,
     outbox: OnceLock<Arc<Outbox>>,
     making_outbox: Mutex<()>,
@@ -161,6 +165,7 @@ impl Mount {
             session: SessionId(random_number()),
             fork: fork_generation(),
             numbers: AtomicU64::new(1),
+            told: AtomicU64::new(1),
             links,
             outbox: OnceLock::new(),
             making_outbox: Mutex::new(()),
@@ -282,6 +287,17 @@ impl Mount {
             self.lost(server, &connection);
         }
         answer
+    }
+
+    /// Tells a server something without waiting for its answer; now and then it waits, so that answers do not pile up.
+    pub(super) fn tell(&self, server: ServerIndex, request: &Request) -> Result<(), Fault> {
+        if self.told.fetch_add(1, Ordering::Relaxed) % TOLD_MAX != 0
+            && let Ok(started) = self.start(server, request, &[])
+        {
+            started.connection.forget(started.ticket);
+            return Ok(());
+        }
+        self.call(server, request).map(|_| ())
     }
 
     /// Sends a request with data; the caller waits with [`Mount::finish`].

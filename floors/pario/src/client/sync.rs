@@ -86,13 +86,21 @@ impl OpenFile {
             // What could not be taken must not come back over what others write.
             self.abandon_records();
         }
-        if self.phase().is_some() {
+        let leased = self.phase().is_some();
+        if leased {
             self.release();
         } else {
             self.discard_ahead();
         }
-        let request = Request::Close { inode: self.inode, end: self.take_end() };
-        self.mount.call(ServerIndex::MANAGER, &request).map(|_| ()).map_err(|fault| fault.at(self.describe()))
+        let end = self.take_end();
+        let request = Request::Close { inode: self.inode, end };
+        // Without a lease nothing is at stake: the manager need only know some time that this user is gone.
+        let closed = if leased || end.is_some() {
+            self.mount.call(ServerIndex::MANAGER, &request).map(|_| ())
+        } else {
+            self.mount.tell(ServerIndex::MANAGER, &request)
+        };
+        closed.map_err(|fault| fault.at(self.describe()))
     }
 
     /// Whether servers whose memory held our bytes were replaced by a new life meanwhile.

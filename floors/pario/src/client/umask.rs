@@ -53,11 +53,10 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_umask_is_seen_at_once() {
-        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o027));
-        let seen = umask();
-        rustix::process::umask(before);
-        assert_eq!(seen, 0o027);
-        assert_eq!(umask(), before.as_raw_mode());
+    fn it_is_what_children_inherit() {
+        let said = std::process::Command::new("sh").args(["-c", "umask"]).output().unwrap();
+        let said = String::from_utf8(said.stdout).unwrap();
+        assert_eq!(umask(), u32::from_str_radix(said.trim(), 8).unwrap());
+        assert_eq!(umask(), u32::from_str_radix(said.trim(), 8).unwrap(), "from the file that is open already");
     }
 }

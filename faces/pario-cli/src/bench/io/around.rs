@@ -22,24 +22,20 @@ const LOAD_MIB_MAX: f64 = 64.0;
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Bench<'_> {
-    /// `up_s`: from the order until all servers have answered.
+    /// `up_s`: from the order until all servers have answered; `memory_idle_mib`: the largest of them then.
     pub(super) fn start_many(&mut self) -> Result<(), BenchError> {
-        let mut took_s = Vec::new();
+        let (mut took_s, mut idle_mib) = (Vec::new(), Vec::new());
         for run in 0..self.plan.pairs {
             self.progress.step(&format!("starting {MANY_SERVERS} servers, run"), run, self.plan.pairs);
-            took_s.push(self.ground.up("many", MANY_SERVERS)?.took.as_secs_f64());
+            let up = self.ground.up("many", MANY_SERVERS)?;
+            took_s.push(up.took.as_secs_f64());
+            idle_mib.push(mib(Footprint::largest(&pids(&up.entry)).own_bytes));
             self.ground.down("many")?;
         }
         self.figures.add("up_s", Figure::of(&took_s, "s"), Goal::AtMost(0.5), format!("{MANY_SERVERS} servers"));
+        let idle = Figure::of(&idle_mib, "MiB");
+        self.figures.add("memory_idle_mib", idle, Goal::AtMost(IDLE_MIB_MAX), "largest server, just up");
         Ok(())
-    }
-
-    /// `memory_idle_mib`: of servers that have just come up.
-    pub(super) fn idle_memory(&mut self, entry: &Entry) {
-        let each: Vec<f64> = pids(entry).iter().filter_map(|pid| Footprint::of(*pid)).map(|f| mib(f.own_bytes)).collect();
-        if !each.is_empty() {
-            self.figures.add("memory_idle_mib", Figure::of(&each, "MiB"), Goal::AtMost(IDLE_MIB_MAX), "a server, idle");
-        }
     }
 
     /// `memory_load_mib`: the largest that any server has while small writes pour in.

@@ -75,7 +75,6 @@ pub(crate) fn run(plan: &IoPlan) -> Result<Report, BenchError> {
 impl Bench<'_> {
     fn with_four(&mut self) -> Result<(), BenchError> {
         let up = self.ground.up("four", SERVERS)?;
-        self.idle_memory(&up.entry);
         let large = Comparison {
             partition: "four",
             bytes: self.plan.size.0,

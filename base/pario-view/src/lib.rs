@@ -1,0 +1,1 @@
+//! Datatypes and views.

@@ -1,0 +1,145 @@
+//! `pario cp`: parallel, with holes and modes, and never half a file.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::time::{Duration, SystemTime};
+
+use rustix::process::Signal;
+
+use crate::support::{Running, World, kill, noise, until};
+
+#[test]
+fn a_tree_survives_the_round_trip() {
+    let world = World::new();
+    world.up("s", 3);
+    fs::create_dir_all(world.path("in/sub/empty")).unwrap();
+    fs::write(world.path("in/big"), noise(21_000_003)).unwrap();
+    fs::write(world.path("in/sub/nothing"), "").unwrap();
+    for number in 0..40 {
+        fs::write(world.path(format!("in/sub/file-{number}")), noise(number * 997)).unwrap();
+    }
+    fs::set_permissions(world.path("in/big"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(world.path("in/sub"), fs::Permissions::from_mode(0o750)).unwrap();
+    std::os::unix::fs::symlink("sub/file-3", world.path("in/link")).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::open(world.path("in/big")).unwrap().set_modified(old).unwrap();
+    world.ok(&["cp", "-rp", "in", "pario://s/there"]);
+    world.ok(&["cp", "-rp", "pario://s/there", "back"]);
+    assert_eq!(world.tree("in"), world.tree("back"));
+    for name in world.tree("in") {
+        let (from, to) = (world.path("in").join(&name), world.path("back").join(&name));
+        let (one, two) = (fs::symlink_metadata(&from).unwrap(), fs::symlink_metadata(&to).unwrap());
+        assert_eq!(one.mode(), two.mode(), "{name}");
+        if one.is_file() {
+            assert!(fs::read(&from).unwrap() == fs::read(&to).unwrap(), "{name} differs");
+            assert_eq!(one.modified().unwrap(), two.modified().unwrap(), "{name}");
+        }
+    }
+    assert_eq!(fs::read_link(world.path("back/link")).unwrap().to_str(), Some("sub/file-3"));
+}
+
+#[test]
+fn modes_are_kept_also_without_asking() {
+    let world = World::new();
+    world.up("s", 1);
+    fs::write(world.path("script"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(world.path("script"), fs::Permissions::from_mode(0o751)).unwrap();
+    world.ok(&["cp", "script", "pario://s/script"]);
+    assert_eq!(world.json(&["stat", "pario://s/script"])[0]["mode"], 0o751);
+    world.ok(&["cp", "pario://s/script", "again"]);
+    assert_eq!(fs::metadata(world.path("again")).unwrap().mode() & 0o777, 0o751);
+}
+
+#[test]
+fn holes_stay_holes_both_ways() {
+    let world = World::new();
+    world.up("s", 2);
+    let file = fs::File::create(world.path("sparse")).unwrap();
+    file.write_at(b"start", 0).unwrap();
+    file.write_at(b"middle", 100 << 20).unwrap();
+    file.set_len(300 << 20).unwrap();
+    let facts = world.json(&["cp", "sparse", "pario://s/sparse"]);
+    assert_eq!(facts["copied"]["bytes"], 300 << 20);
+    assert!(facts["copied"]["hole_bytes"].as_u64().unwrap() > 298 << 20, "{facts}");
+    world.ok(&["cp", "pario://s/sparse", "back"]);
+    let back = fs::metadata(world.path("back")).unwrap();
+    assert_eq!(back.len(), 300 << 20);
+    assert!(back.blocks() * 512 < 4 << 20, "{} bytes are allocated", back.blocks() * 512);
+    let mut bytes = [0; 6];
+    fs::File::open(world.path("back")).unwrap().read_exact_at(&mut bytes, 100 << 20).unwrap();
+    assert_eq!(&bytes, b"middle");
+    let stored: u64 = (0..2).map(|server| allocated(&world.server_dir("s", server).join("objects"))).sum();
+    assert!(stored < 4 << 20, "{stored} bytes are allocated in the stores");
+}
+
+fn allocated(dir: &std::path::Path) -> u64 {
+    let entries = fs::read_dir(dir).unwrap().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata().unwrap() {
+        metadata if metadata.is_dir() => allocated(&entry.path()),
+        metadata => metadata.blocks() * 512,
+    };
+    entries.map(size).sum()
+}
+
+#[test]
+fn partitions_copy_to_each_other() {
+    let world = World::new();
+    world.up("a", 2);
+    world.up("b", 3);
+    let data = noise(9_000_000);
+    fs::write(world.path("f"), &data).unwrap();
+    world.ok(&["cp", "f", "pario://a/dir/"]);
+    world.ok(&["cp", "-r", "pario://a/dir", "pario://b/"]);
+    world.ok(&["cp", "pario://b/dir/f", "back"]);
+    assert!(fs::read(world.path("back")).unwrap() == data);
+}
+
+#[test]
+fn an_existing_file_is_replaced_and_a_link_to_one_followed() {
+    let world = World::new();
+    world.up("s", 1);
+    fs::write(world.path("long"), "a long text").unwrap();
+    fs::write(world.path("short"), "short").unwrap();
+    world.ok(&["cp", "long", "pario://s/file"]);
+    world.ok(&["ln", "-s", "file", "pario://s/link"]);
+    world.ok(&["cp", "short", "pario://s/link"]);
+    assert_eq!(world.ok(&["cat", "pario://s/file"]), "short");
+    assert_eq!(world.json(&["stat", "pario://s/link"])[0]["kind"], "symlink");
+}
+
+#[test]
+fn a_copy_that_finds_no_room_leaves_nothing() {
+    let world = World::new();
+    let data = world.text("data");
+    world.ok(&["up", "--name", "m", "--servers", "2", "--dir", &data, "--store", "memory", "--memory", "4MiB"]);
+    fs::write(world.path("small"), noise(100_000)).unwrap();
+    fs::write(world.path("large"), noise(40 << 20)).unwrap();
+    world.ok(&["cp", "small", "pario://m/f"]);
+    let line = world.fails(1, &["cp", "large", "pario://m/f"]);
+    assert!(line.contains("pario://m/") && line.contains("pario df"), "{line}");
+    assert_eq!(world.ok(&["ls", "-a", "pario://m/"]), "f\n", "no part of the copy is left");
+    assert_eq!(world.json(&["stat", "pario://m/f"])[0]["size"], 100_000, "the old file is as it was");
+}
+
+#[test]
+fn a_copy_that_is_interrupted_leaves_no_file() {
+    let world = World::new();
+    world.up("s", 2);
+    fs::write(world.path("f"), noise(64 << 20)).unwrap();
+    let pids = world.server_pids("s");
+    // A server that stands still keeps the copy waiting, however fast the machine is.
+    kill(pids[1], Signal::STOP);
+    let copy = Running::start(world.command().args(["cp", "f", "pario://s/f"]));
+    assert!(until(|| {
+        let listed = fs::read_dir(world.server_dir("s", 0).join("objects"));
+        listed.is_ok_and(|listed| listed.count() > 0)
+    }));
+    kill(copy.pid(), Signal::INT);
+    let said = copy.said();
+    kill(pids[1], Signal::CONT);
+    assert!(said.code == 130 || said.code == 1, "{said:?}");
+    assert!(!said.err.contains("panicked"), "{said:?}");
+    assert_eq!(world.ok(&["ls", "pario://s/"]), "", "nothing has the file's name");
+    world.ok(&["cp", "f", "pario://s/f"]);
+    assert_eq!(world.json(&["stat", "pario://s/f"])[0]["size"], 64 << 20);
+}

@@ -1,0 +1,78 @@
+//! `pario doctor`: finds what is out of place, and removes orphans.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use crate::support::{World, kill, noise, until};
+
+/// A partition with a file on both servers; the file's objects.
+fn with_file() -> (World, Vec<PathBuf>) {
+    let world = World::new();
+    world.up("s", 2);
+    fs::write(world.path("f"), noise(3_000_000)).unwrap();
+    world.ok(&["cp", "f", "pario://s/f"]);
+    let objects = (0..2).flat_map(|server| objects(&world, server)).collect();
+    (world, objects)
+}
+
+fn objects(world: &World, server: u16) -> Vec<PathBuf> {
+    let dirs = fs::read_dir(world.server_dir("s", server).join("objects")).unwrap().flatten();
+    dirs.flat_map(|dir| fs::read_dir(dir.path()).unwrap().flatten()).map(|entry| entry.path()).collect()
+}
+
+/// Exit code and kinds of the problems.
+fn problems(world: &World, words: &[&str]) -> (i32, Vec<String>) {
+    let said = world.pario(&[&["doctor", "s", "--json"], words].concat());
+    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    let kinds = facts["problems"].as_array().unwrap().iter();
+    (said.code, kinds.map(|problem| problem["problem"].as_str().unwrap().to_owned()).collect())
+}
+
+#[test]
+fn a_healthy_partition_is_well() {
+    let (world, objects) = with_file();
+    assert_eq!(objects.len(), 2);
+    world.ok(&["truncate", "-s", "1GiB", "pario://s/hole"]);
+    world.ok(&["mkdir", "pario://s/dir"]);
+    world.ok(&["truncate", "-s", "10", "pario://s/f"]);
+    assert_eq!(problems(&world, &[]), (0, vec![]));
+    assert!(world.ok(&["doctor", "s"]).contains("all is well"));
+}
+
+#[test]
+fn orphans_are_found_and_removed() {
+    let (world, objects) = with_file();
+    let nobody = objects[1].with_file_name("0000000000fff0ab-00000000");
+    let place = objects[1].parent().unwrap().with_file_name("ab");
+    fs::create_dir_all(&place).unwrap();
+    let orphan = place.join(nobody.file_name().unwrap());
+    fs::copy(&objects[1], &orphan).unwrap();
+    assert_eq!(problems(&world, &[]), (3, vec!["orphan".to_owned()]));
+    let said = world.pario(&["doctor", "s"]);
+    assert!(said.out.contains("0000000000fff0ab-00000000") && said.out.contains("--repair"), "{said:?}");
+    assert_eq!(problems(&world, &["--repair"]), (0, vec![]));
+    assert!(!orphan.exists());
+    assert_eq!(problems(&world, &[]), (0, vec![]));
+    assert_eq!(world.pario(&["cat", "pario://s/f"]).code, 0);
+}
+
+#[test]
+fn a_length_that_disagrees_is_found_and_not_removed() {
+    let (world, objects) = with_file();
+    let file = fs::File::options().write(true).open(&objects[0]).unwrap();
+    file.set_len(50 << 20).unwrap();
+    assert_eq!(problems(&world, &["--repair"]), (3, vec!["length".to_owned()]));
+    assert!(objects[0].exists());
+}
+
+#[test]
+fn a_server_that_is_gone_is_named() {
+    let (world, _) = with_file();
+    kill(world.server_pids("s")[1], Signal::KILL);
+    assert!(until(|| world.processes().len() == 1));
+    let said = world.pario(&["doctor", "s"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.out.contains("server 1 is unreachable"), "{said:?}");
+}
