@@ -112,11 +112,10 @@ impl PartitionHealth {
     /// Room on the servers that answer.
     pub(crate) fn space(&self) -> Option<Space> {
         let space = |server: &ServerHealth| {
-            let space = server.report.as_ref().ok()?.get("space")?.clone();
-            Some((server.index, serde_json::from_value::<Space>(space).ok()?))
+            serde_json::from_value::<Space>(server.report.as_ref().ok()?.get("space")?.clone()).ok()
         };
-        let spaces: Vec<(ServerIndex, Space)> = self.servers.iter().filter_map(space).collect();
-        (!spaces.is_empty()).then(|| Space::sum(spaces.iter().map(|(_, space)| *space)))
+        let spaces: Vec<Space> = self.servers.iter().filter_map(space).collect();
+        (!spaces.is_empty()).then(|| Space::sum(spaces))
     }
 
     /// What can be done about it, if something should be.

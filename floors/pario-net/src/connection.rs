@@ -118,8 +118,48 @@ impl Drop for Waiting<'_> {
 struct State {
     /// Requests without an answer yet, and answers not yet fetched.
     answers: HashMap<u64, Option<Answer>>,
+    /// Requests without an answer yet.
+    unanswered: usize,
     waiting_on: HashMap<u64, String>,
     broken: Option<Fault>,
+}
+
+/// What a thread reads for.
+#[derive(Clone, Copy, Debug)]
+enum Goal {
+    /// The answer to a request.
+    Answer(u64),
+    /// A place among the requests under way.
+    Place,
+}
+
+impl State {
+    fn lacks(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Answer(number) => matches!(self.answers.get(&number), Some(None)),
+            Goal::Place => IN_FLIGHT_MAX <= self.unanswered,
+        }
+    }
+
+    fn enter(&mut self, number: u64) {
+        self.unanswered += 1;
+        self.answers.insert(number, None);
+    }
+
+    fn answer(&mut self, number: u64, answer: Answer) {
+        // An answer to a ping, or to a request whose caller gave up, has no place.
+        if let Some(slot) = self.answers.get_mut(&number) {
+            self.unanswered -= usize::from(slot.is_none());
+            *slot = Some(answer);
+        }
+    }
+
+    fn leave(&mut self, number: u64) -> Option<Answer> {
+        self.waiting_on.remove(&number);
+        let slot = self.answers.remove(&number)?;
+        self.unanswered -= usize::from(slot.is_none());
+        slot
+    }
 }
 
 impl Connection {
@@ -223,25 +263,29 @@ impl Connection {
     ) -> Result<Ticket, Fault> {
         self.reserve(number)?;
         if let Err(fault) = self.send(number, request, data, descriptors) {
-            self.state().answers.remove(&number);
+            self.state().leave(number);
             return Err(fault);
         }
         Ok(Ticket(number))
     }
 
-    /// Takes a place among the requests under way; waits for one if there are too many.
+    /// Takes a place among the requests under way. While there is none it reads answers: those who wait for a place may be
+    /// the only ones who could.
     fn reserve(&self, number: u64) -> Result<(), Fault> {
-        let mut state = self.state();
+        let mut waiting = None;
         loop {
-            if let Some(fault) = &state.broken {
-                return Err(fault.clone());
+            {
+                let mut state = self.state();
+                if let Some(fault) = &state.broken {
+                    return Err(fault.clone());
+                }
+                if !state.lacks(Goal::Place) {
+                    state.enter(number);
+                    return Ok(());
+                }
             }
-            if state.answers.len() < IN_FLIGHT_MAX {
-                state.answers.insert(number, None);
-                return Ok(());
-            }
-            let rest = Duration::from_millis(1);
-            state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            waiting.get_or_insert_with(|| Waiting::begin(self));
+            self.read_or_rest(Goal::Place, &mut None)?;
         }
     }
 
@@ -262,13 +306,13 @@ impl Connection {
                 }
                 return Ok(answer);
             }
-            self.read_or_rest(ticket.0, &mut target)?;
+            self.read_or_rest(Goal::Answer(ticket.0), &mut target)?;
         }
     }
 
     /// Nobody wants the answer: it is dropped when it comes.
     pub fn forget(&self, ticket: Ticket) {
-        self.state().answers.remove(&ticket.0);
+        self.state().leave(ticket.0);
     }
 
     /// What a request waits for, if the server said so.
@@ -311,14 +355,11 @@ impl Connection {
     fn take(&self, number: u64) -> Result<Option<Answer>, Fault> {
         let mut state = self.state();
         match state.answers.get(&number) {
-            Some(Some(_)) => {
-                state.waiting_on.remove(&number);
-                Ok(state.answers.remove(&number).flatten())
-            }
+            Some(Some(_)) => Ok(state.leave(number)),
             Some(None) => match &state.broken {
                 Some(fault) => {
                     let fault = fault.clone();
-                    state.answers.remove(&number);
+                    state.leave(number);
                     Err(fault)
                 }
                 None => Ok(None),
@@ -328,10 +369,10 @@ impl Connection {
     }
 
     /// Becomes the thread that reads, or rests until that thread has news.
-    fn read_or_rest(&self, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+    fn read_or_rest(&self, goal: Goal, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
         match self.reading.try_lock() {
             Ok(mut inbox) => {
-                let result = self.read_one(&mut inbox, number, target);
+                let result = self.read_one(&mut inbox, goal, target);
                 drop(inbox);
                 // Another waiter may have to read now.
                 if 0 < self.resting.load(Ordering::SeqCst) {
@@ -343,7 +384,7 @@ impl Connection {
             Err(TryLockError::WouldBlock) => {
                 self.resting.fetch_add(1, Ordering::SeqCst);
                 let state = self.state();
-                if matches!(state.answers.get(&number), Some(None)) && state.broken.is_none() {
+                if state.lacks(goal) && state.broken.is_none() {
                     let rest = Duration::from_millis(5);
                     drop(self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner));
                 }
@@ -353,9 +394,9 @@ impl Connection {
         }
     }
 
-    fn read_one(&self, inbox: &mut Inbox, number: u64, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+    fn read_one(&self, inbox: &mut Inbox, goal: Goal, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
         // Between the caller's look and its turn to read, the answer may have come.
-        if !matches!(self.state().answers.get(&number), Some(None)) {
+        if !self.state().lacks(goal) {
             return Ok(());
         }
         let patience = Duration::from_millis(PING_MS / 2);
@@ -364,24 +405,26 @@ impl Connection {
         {
             return self.mind_silence();
         }
-        let (head, body, data) =
-            self.read_frame(inbox, Some((number, target))).map_err(|error| self.fail(&error))?;
+        let own = match goal {
+            Goal::Answer(number) => Some((number, target)),
+            Goal::Place => None,
+        };
+        let (head, body, data) = self.read_frame(inbox, own).map_err(|error| self.fail(&error))?;
         self.heard.store(self.clock.now().0, Ordering::Relaxed);
         match head.kind {
             FrameKind::Reply => {
                 let reply = decode::<Reply>(&head, &body).map_err(|error| self.fail(&error))?;
                 let descriptors = inbox.descriptors_for(&reply);
                 let answer = Answer { reply, data, data_bytes: head.data_bytes as usize, descriptors };
-                let mut state = self.state();
-                // An answer to a ping, or to a request whose caller gave up, has no place.
-                if let Some(slot) = state.answers.get_mut(&head.request) {
-                    *slot = Some(answer);
-                }
+                self.state().answer(head.request, answer);
                 Ok(())
             }
             FrameKind::Notice => match decode::<Notice>(&head, &body).map_err(|error| self.fail(&error))? {
                 Notice::Waiting { request, on } => {
-                    self.state().waiting_on.insert(request, on);
+                    let mut state = self.state();
+                    if state.lacks(Goal::Answer(request)) {
+                        state.waiting_on.insert(request, on);
+                    }
                     Ok(())
                 }
                 Notice::Recall { .. } | Notice::Goodbye { .. } => Ok(()),

@@ -161,19 +161,18 @@ fn descriptors_find_their_answer_among_others() {
 fn many_threads_each_get_their_own_answer() {
     for kind in KINDS {
         let (connection, server) = connect(kind, |mut peer| {
-            let mut held: Option<(u64, u32)> = None;
+            let (mut held, mut seen): (Option<(u64, u32)>, usize) = (None, 0);
             while let Some((number, request, _)) = peer.request() {
-                // Every other answer is overtaken by the next one; the last that is asked for has none behind it.
+                // Every other answer is overtaken by the next one, while all threads surely ask.
+                seen += 1;
                 let bytes = if let Request::Read { bytes, .. } = request { bytes } else { 0 };
-                if let Some((older, bytes_older)) = held.take() {
-                    peer.reply(number, &Reply::Data {}, &vec![bytes.to_le_bytes()[0]; bytes as usize]);
-                    peer.reply(
-                        older,
-                        &Reply::Data {},
-                        &vec![bytes_older.to_le_bytes()[0]; bytes_older as usize],
-                    );
-                } else {
+                if seen < 100 && held.is_none() {
                     held = Some((number, bytes));
+                    continue;
+                }
+                peer.reply(number, &Reply::Data {}, &vec![bytes.to_le_bytes()[0]; bytes as usize]);
+                if let Some((older, bytes)) = held.take() {
+                    peer.reply(older, &Reply::Data {}, &vec![bytes.to_le_bytes()[0]; bytes as usize]);
                 }
             }
         });
@@ -346,28 +345,29 @@ fn a_greeting_answered_by_nonsense_is_refused() {
     }
 }
 
-/// Many requests may be under way; one more than the limit waits for an answer instead of failing.
+/// Many requests may be under way; one more than the limit waits for an answer instead of failing, also when nobody else
+/// reads: whoever starts requests without waiting for answers must not wait for ever.
 #[test]
 fn more_requests_than_may_be_under_way_wait_their_turn() {
-    let (connection, server) = connect(Kind::Pair, |mut peer| {
-        while let Some((number, _, _)) = peer.request() {
-            peer.reply(number, &Reply::Done {}, &[]);
-        }
-    });
-    std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..3 {
-                    let tickets: Vec<_> = (0..IN_FLIGHT_MAX / 4)
-                        .map(|_| connection.start(&Request::Ping {}, &[], &[]).unwrap())
+    for kind in KINDS {
+        let (connection, server) = connect(kind, |mut peer| {
+            while let Some((number, _, _)) = peer.request() {
+                peer.reply(number, &Reply::Data {}, &[1; 100]);
+            }
+        });
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let tickets: Vec<_> = (0..3 * IN_FLIGHT_MAX)
+                        .map(|_| connection.start(&read_request(100), &[], &[]).unwrap())
                         .collect();
                     for ticket in tickets {
-                        connection.wait(ticket, None).unwrap();
+                        assert_eq!(connection.wait(ticket, None).unwrap().data, [1; 100]);
                     }
-                }
-            });
-        }
-    });
-    drop(connection);
-    server.join().unwrap();
+                });
+            }
+        });
+        drop(connection);
+        server.join().unwrap();
+    }
 }

@@ -64,7 +64,7 @@ fn converse<R: Read, W: Write>(side: &mut ServerSide<R, W>, spec: &ServeSpec, ru
     let Running { server, ready, holds, signals } = running;
     let introduced = side.ready(ready).and_then(|()| side.peers()).and_then(|peers| {
         server.set_peers(Arc::new(ByAddress {
-            servers: peers.iter().map(|peer| addresses(peer, true)).collect(),
+            servers: peers.iter().map(|peer| addresses(peer, peer.is_at_own_address())).collect(),
         }));
         side.up()
     });

@@ -52,7 +52,13 @@ impl Figure {
         assert!(!runs.is_empty(), "a figure rests on runs");
         let mut sorted = runs.to_vec();
         sorted.sort_by(f64::total_cmp);
-        Figure { value: median(&sorted), unit, min: sorted[0], max: sorted[sorted.len() - 1], runs: sorted.len() }
+        Figure {
+            value: median(&sorted),
+            unit,
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+            runs: sorted.len(),
+        }
     }
 }
 
@@ -75,7 +81,13 @@ impl Goal {
 
 impl Figures {
     /// Adds a figure.
-    pub(crate) fn add(&mut self, name: impl Into<String>, figure: Figure, goal: Goal, note: impl Into<String>) {
+    pub(crate) fn add(
+        &mut self,
+        name: impl Into<String>,
+        figure: Figure,
+        goal: Goal,
+        note: impl Into<String>,
+    ) {
         let name = name.into();
         assert!(self.get(&name).is_none(), "two figures are called {name}");
         self.rows.push(Row { name, figure, goal, note: note.into() });

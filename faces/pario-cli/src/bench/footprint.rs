@@ -41,7 +41,9 @@ fn parse(smaps: &str) -> Footprint {
             ("Private_Clean" | "Private_Dirty", Some(kib)) if !is_outbox => footprint.own_bytes += kib << 10,
             ("Rss", Some(kib)) if is_outbox => footprint.outbox_bytes += kib << 10,
             // The head of a mapping: addresses, rights, offset, device, inode, name.
-            (_, None) if key.contains('-') || key.contains(' ') => is_outbox = line.contains("memfd:pario-outbox"),
+            (_, None) if key.contains('-') || key.contains(' ') => {
+                is_outbox = line.contains("memfd:pario-outbox")
+            }
             _ => {}
         }
     }

@@ -63,7 +63,8 @@ impl Ground {
 
     /// Brings up a partition of so many servers on this machine.
     pub(crate) fn up(&self, name: &str, servers: usize) -> Result<Up, BenchError> {
-        let setup = |error: pario::partition::ConfigError| BenchError::Pario(pario::Error::Setup(error.to_string()));
+        let setup =
+            |error: pario::partition::ConfigError| BenchError::Pario(pario::Error::Setup(error.to_string()));
         let dirs = (0..servers).map(|index| self.storage(name).join(index.to_string()).display().to_string());
         let settings = Layers::new()
             .environment()
@@ -90,7 +91,8 @@ impl Ground {
         let began = Began::now();
         while self.has_objects(&self.storage(name)) {
             if SETTLE_LIMIT < began.elapsed() {
-                let text = format!("unlinked files are still in {} after {SETTLE_LIMIT:?}", self.dir.display());
+                let text =
+                    format!("unlinked files are still in {} after {SETTLE_LIMIT:?}", self.dir.display());
                 return Err(BenchError::Late(text));
             }
             rest(Duration::from_millis(2));
@@ -101,7 +103,8 @@ impl Ground {
     fn has_objects(&self, storage: &Path) -> bool {
         let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
         let objects = below(storage.to_owned()).flat_map(|server| below(server.path().join("objects")));
-        let mut files = objects.filter(|bucket| bucket.path().is_dir()).flat_map(|bucket| below(bucket.path()));
+        let mut files =
+            objects.filter(|bucket| bucket.path().is_dir()).flat_map(|bucket| below(bucket.path()));
         files.next().is_some()
     }
 
@@ -118,7 +121,10 @@ impl Ground {
         if status.success() && !self.dir.exists() {
             return Ok(());
         }
-        Err(BenchError::Worker(format!("{} could not be removed: the janitor ended with {status}", self.dir.display())))
+        Err(BenchError::Worker(format!(
+            "{} could not be removed: the janitor ended with {status}",
+            self.dir.display()
+        )))
     }
 }
 
@@ -147,7 +153,9 @@ fn start_janitor(dir: &Path) -> Result<Child, BenchError> {
 /// The body of the janitor: waits for the end of its input, then takes down and removes everything in `dir`.
 pub(crate) fn janitor(dir: &Path) -> Result<(), BenchError> {
     let mut nothing = Vec::new();
-    std::io::stdin().read_to_end(&mut nothing).map_err(BenchError::when("waiting for the benchmark's end"))?;
+    std::io::stdin()
+        .read_to_end(&mut nothing)
+        .map_err(BenchError::when("waiting for the benchmark's end"))?;
     let registry = Registry::open(&dir.join("registry"));
     for entry in registry.list().unwrap_or_default() {
         // What was being started ends with its starter, and its directories go below.

@@ -33,11 +33,13 @@ impl Report {
     pub(crate) fn table(&self) -> String {
         let mut text = format!("{}\n{}\n\n", self.title, self.machine.line());
         let width = self.figures.rows().iter().map(|row| row.name.len()).max().unwrap_or(0).max(6);
-        let _ = writeln!(text, "{:width$} {:>12}  {:<23} {:<12} runs", "figure", "median", "min .. max", "goal");
+        let _ =
+            writeln!(text, "{:width$} {:>12}  {:<23} {:<12} runs", "figure", "median", "min .. max", "goal");
         for row in self.figures.rows() {
             text.push_str(&line(row, width));
         }
-        let missed: Vec<&str> = self.figures.rows().iter().filter(|row| misses(row)).map(|row| row.name.as_str()).collect();
+        let missed: Vec<&str> =
+            self.figures.rows().iter().filter(|row| misses(row)).map(|row| row.name.as_str()).collect();
         if !missed.is_empty() {
             let _ = writeln!(text, "\nbelow their goals: {}", missed.join(", "));
         }
@@ -91,7 +93,12 @@ mod tests {
 
     fn report() -> Report {
         let mut figures = Figures::default();
-        figures.add("write_vs_plain", Figure::of(&[0.9, 0.95, 1.0], "ratio"), Goal::AtLeast(0.9), "2000 MiB/s");
+        figures.add(
+            "write_vs_plain",
+            Figure::of(&[0.9, 0.95, 1.0], "ratio"),
+            Goal::AtLeast(0.9),
+            "2000 MiB/s",
+        );
         figures.add("up_s", Figure::of(&[0.7], "s"), Goal::AtMost(0.5), "");
         let machine = Machine {
             cpus: 2,

@@ -77,7 +77,10 @@ impl Drop for Worker {
 }
 
 /// Tells all workers their jobs, so that they work at the same time, and waits for all.
-pub(crate) fn together(workers: &mut [Worker], job: impl Fn(usize) -> Job) -> Result<Vec<Outcome>, BenchError> {
+pub(crate) fn together(
+    workers: &mut [Worker],
+    job: impl Fn(usize) -> Job,
+) -> Result<Vec<Outcome>, BenchError> {
     for (index, worker) in workers.iter_mut().enumerate() {
         worker.send(&job(index))?;
     }

@@ -85,11 +85,15 @@ fn settings(args: &Args, registry: &Registry) -> Outcome<SettingsArgs> {
     if args.file.is_some() {
         return Ok(settings);
     }
-    if settings.name.is_none() {
-        settings.name = Some(free_name(registry)?);
-    }
+    let stored = match &settings.name {
+        Some(name) => registry.get(name)?.is_some(),
+        None => {
+            settings.name = Some(free_name(registry)?);
+            false
+        }
+    };
     let given = std::env::var_os("PARIO_SERVERS").is_some_and(|servers| !servers.is_empty());
-    if settings.servers.is_none() && settings.server.is_empty() && !given {
+    if settings.servers.is_none() && settings.server.is_empty() && !given && !stored {
         settings.servers = Some(SERVERS_DEFAULT.to_owned());
     }
     Ok(settings)

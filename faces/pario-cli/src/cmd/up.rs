@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use pario::Partition;
-use pario::core::{Size, Space};
-use pario::partition::{Entry, Registry, Settings, launch};
+use pario::core::Size;
+use pario::partition::{Registry, Settings, launch};
 use pario::start::Up;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
-use crate::settings_args::SettingsArgs;
 use crate::human;
+use crate::settings_args::SettingsArgs;
 
 /// What can be said to `pario up`.
 #[derive(ClapArgs, Debug)]
@@ -40,7 +40,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     let registry = context.registry()?;
     let settings = settings(args, &registry)?;
     let up = pario::start::up(&registry, &settings, Duration::from_secs(args.timeout))?;
-    let space = space(&up.entry)?;
+    let space = Partition::mount_entry(&up.entry).space()?;
     if context.speech.json {
         return context.json(&json!({
             "name": up.entry.name,
@@ -57,11 +57,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         }
     }
     Ok(())
-}
-
-fn space(entry: &Entry) -> Outcome<Space> {
-    let partition = Partition::mount_entry(entry);
-    Ok(partition.space()?)
 }
 
 /// `scratch: 4 servers ready in 0.12 s, 312 GiB free`.

@@ -31,7 +31,7 @@ impl Field {
 
     /// The pencils along z that ranks write: the x-y plane cut into columns and rows of ranks.
     pub(crate) fn pencil(&self, rank: u64, ranks: u64) -> Part {
-        let across = if ranks % 2 == 0 { 2 } else { 1 };
+        let across = if ranks.is_multiple_of(2) { 2 } else { 1 };
         let down = ranks / across;
         let (column, row) = (rank % across, rank / across);
         Part {

@@ -40,8 +40,10 @@ pub(crate) fn run(state: &mut State, job: &RankJob) -> Result<Outcome, BenchErro
 /// Computes the part, then writes it row by row: one call per row, as a simple program does.
 fn checkpoint(partition: &Partition, job: &RankJob, part: &Part) -> Result<Outcome, BenchError> {
     let field = &job.field;
-    let row_bytes = usize::try_from((part.to[0] - part.from[0]) * VALUE_BYTES).expect("a row fits into memory");
-    let mut memory = Vec::with_capacity(usize::try_from(part.cells() * VALUE_BYTES).expect("a part fits into memory"));
+    let row_bytes =
+        usize::try_from((part.to[0] - part.from[0]) * VALUE_BYTES).expect("a row fits into memory");
+    let mut memory =
+        Vec::with_capacity(usize::try_from(part.cells() * VALUE_BYTES).expect("a part fits into memory"));
     each_row(part, |y, z| {
         for x in part.from[0]..part.to[0] {
             memory.extend_from_slice(&value(field, [x, y, z]).to_le_bytes());
@@ -87,7 +89,8 @@ fn restart(partition: &Partition, job: &RankJob, part: &Part) -> Result<Outcome,
 }
 
 fn verify(field: &Field, part: &Part, memory: &[u8]) -> Result<(), BenchError> {
-    let mut values = memory.chunks_exact(8).map(|bytes| bytes.try_into().map_or(f64::NAN, f64::from_le_bytes));
+    let mut values =
+        memory.chunks_exact(8).map(|bytes| bytes.try_into().map_or(f64::NAN, f64::from_le_bytes));
     each_row(part, |y, z| {
         for x in part.from[0]..part.to[0] {
             let (found, expected) = (values.next(), value(field, [x, y, z]));
@@ -124,7 +127,8 @@ mod tests {
         let partition = Partition::in_process(2).unwrap();
         partition.create("field").unwrap().close().unwrap();
         for rank in 0..4 {
-            let outcome = checkpoint(&partition, &job(rank, Step::Checkpoint), &FIELD.pencil(rank, 4)).unwrap();
+            let outcome =
+                checkpoint(&partition, &job(rank, Step::Checkpoint), &FIELD.pencil(rank, 4)).unwrap();
             assert_eq!(outcome.calls, 4 * 6);
         }
         for rank in 0..4 {
@@ -145,8 +149,9 @@ mod tests {
         file.read_exact_at(at, &mut byte).unwrap();
         file.write_at(at, &[byte[0] ^ 1]).unwrap();
         file.close().unwrap();
-        let found: Vec<bool> =
-            (0..4).map(|rank| restart(&partition, &job(rank, Step::Restart), &FIELD.slab(rank, 4)).is_err()).collect();
+        let found: Vec<bool> = (0..4)
+            .map(|rank| restart(&partition, &job(rank, Step::Restart), &FIELD.slab(rank, 4)).is_err())
+            .collect();
         assert_eq!(found.iter().filter(|found| **found).count(), 1);
     }
 }

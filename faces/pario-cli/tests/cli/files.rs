@@ -45,7 +45,7 @@ fn links_say_where_they_lead() {
     let world = World::new();
     world.up("s", 1);
     std::fs::write(world.path("f"), "behind").unwrap();
-    world.ok(&["cp", "f", "pario://s/run1/f"].map(|word| if word == "pario://s/run1/f" { "pario://s/run1/" } else { word }));
+    world.ok(&["cp", "f", "pario://s/run1/"]);
     world.ok(&["ln", "-s", "run1", "pario://s/latest"]);
     assert_eq!(world.ok(&["cat", "pario://s/latest/f"]), "behind");
     assert!(world.ok(&["ls", "-l", "pario://s/"]).contains("latest -> run1"));
@@ -144,5 +144,5 @@ fn completions_and_help_are_there() {
         assert!(help.contains("Examples:"), "{command}: {help}");
     }
     assert!(world.ok(&["--help"]).contains("Exit codes"));
-    assert!(!world.ok(&["--help"]).contains("serve"), "the servers' own command is hidden");
+    assert!(!world.ok(&["--help"]).contains("\n  serve "), "the servers' own command is hidden");
 }

@@ -91,7 +91,7 @@ fn one_server_that_died_is_named_and_started_again() {
 fn of_two_ups_at_once_one_wins() {
     let world = World::new();
     let data = world.text("data");
-    let mut up = || {
+    let up = || {
         Running::start(world.command().args(["up", "--name", "one", "--servers", "2", "--dir", &data]))
     };
     let said: Vec<_> = [up(), up(), up()].into_iter().map(Running::said).collect();

@@ -104,6 +104,12 @@ impl World {
         self.ok(&["up", "--name", name, "--servers", &servers, "--dir", &data]);
     }
 
+    /// Brings a partition of one server up in the temporary directory.
+    #[track_caller]
+    pub(crate) fn up_elsewhere(&self, name: &str) {
+        self.ok(&["up", "--name", name, "--servers", "1"]);
+    }
+
     /// Where a server of such a partition keeps its data.
     pub(crate) fn server_dir(&self, name: &str, server: u16) -> PathBuf {
         self.path(format!("data/{name}/server-{server}"))

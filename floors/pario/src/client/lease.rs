@@ -165,20 +165,25 @@ impl OpenFile {
         }
     }
 
-    /// Gives the lease back: everything written under it is in the stores first.
-    fn give_back(&self, mut state: MutexGuard<'_, LeaseState>) {
-        let Some(held) = state.held else { return };
-        state.returning = true;
-        drop(state);
-        self.mount.counters.recalls.fetch_add(1, Ordering::Relaxed);
-        self.return_lease(held.number);
-        let mut state = self.lease_state();
-        state.returned = state.returned.max(held.number);
-        if state.held.is_some_and(|current| current.number == held.number) {
-            state.held = None;
+    /// Gives the lease back: everything written under it is in the stores first. A newer one that was granted and recalled
+    /// while this one was on its way goes back too: whoever heard of that recall left it to us.
+    fn give_back<'a>(&'a self, mut state: MutexGuard<'a, LeaseState>) {
+        while let Some(held) = state.held {
+            state.returning = true;
+            drop(state);
+            self.mount.counters.recalls.fetch_add(1, Ordering::Relaxed);
+            self.return_lease(held.number);
+            state = self.lease_state();
+            state.returned = state.returned.max(held.number);
+            if state.held.is_some_and(|current| current.number == held.number) {
+                state.held = None;
+            }
+            state.returning = false;
+            self.tell(&state);
+            if !self.must_return(&state) {
+                return;
+            }
         }
-        state.returning = false;
-        self.tell(&state);
     }
 
     fn return_lease(&self, number: u64) {

@@ -291,7 +291,7 @@ impl Mount {
 
     /// Tells a server something without waiting for its answer; now and then it waits, so that answers do not pile up.
     pub(super) fn tell(&self, server: ServerIndex, request: &Request) -> Result<(), Fault> {
-        if self.told.fetch_add(1, Ordering::Relaxed) % TOLD_MAX != 0
+        if !self.told.fetch_add(1, Ordering::Relaxed).is_multiple_of(TOLD_MAX)
             && let Ok(started) = self.start(server, request, &[])
         {
             started.connection.forget(started.ticket);

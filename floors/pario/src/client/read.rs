@@ -18,6 +18,8 @@ use super::open_file::{Loan, OpenFile};
 
 /// Requests kept under way ahead of a sequential reader.
 const AHEAD: usize = 4;
+/// Requests under way for one read, and ahead of a reader whose reads are of many pieces.
+const WINDOW: usize = 64;
 
 /// Requests under way ahead of a sequential reader.
 #[derive(Default)]
@@ -157,30 +159,47 @@ impl Read<'_> {
     fn read_by_message(&self, pieces: Vec<Piece>, range: Range<u64>, target: &mut [u8]) -> Result<(), Fault> {
         let mut ahead = self.file.ahead();
         let sequential = ahead.next == range.start && self.access.phase != (Phase::Mixed {});
-        let mut fresh = VecDeque::new();
-        for piece in &pieces {
-            if ahead.started.front().is_some_and(|(front, _)| front == piece) {
-                fresh.extend(ahead.started.pop_front());
-                continue;
-            }
-            for (_, stale) in ahead.started.drain(..) {
-                let _ = self.file.mount.finish(stale, None);
-            }
-            fresh.push_back((*piece, self.ask(piece)?));
-        }
         ahead.next = range.end;
-        if sequential {
-            self.ask_ahead(&mut ahead, &range)?;
-        }
+        let mut under_way: VecDeque<(Piece, Started)> = VecDeque::new();
         let mut result = Ok(());
-        for (piece, started) in fresh {
-            let part = self.part(&piece, target);
-            match self.file.mount.finish(started, Some(&mut *part)) {
-                Ok(answer) => part[answer.data_bytes.min(piece_len(&piece))..].fill(0),
-                Err(fault) => result = Err(fault),
+        for piece in pieces {
+            if WINDOW <= under_way.len()
+                && let Some(oldest) = under_way.pop_front()
+            {
+                result = result.and(self.fetch(oldest, target));
+            }
+            match self.ahead_or_asked(&mut ahead, piece) {
+                Ok(started) => under_way.push_back((piece, started)),
+                Err(fault) => {
+                    result = result.and(Err(fault));
+                    break;
+                }
             }
         }
-        result
+        if sequential && result.is_ok() {
+            result = self.ask_ahead(&mut ahead, &range);
+        }
+        // All are fetched whatever happened: an answer that nobody fetches would stay on its connection.
+        under_way.into_iter().fold(result, |result, started| result.and(self.fetch(started, target)))
+    }
+
+    fn ahead_or_asked(&self, ahead: &mut Ahead, piece: Piece) -> Result<Started, Fault> {
+        if ahead.started.front().is_some_and(|(front, _)| *front == piece)
+            && let Some((_, started)) = ahead.started.pop_front()
+        {
+            return Ok(started);
+        }
+        for (_, stale) in ahead.started.drain(..) {
+            let _ = self.file.mount.finish(stale, None);
+        }
+        self.ask(&piece)
+    }
+
+    fn fetch(&self, (piece, started): (Piece, Started), target: &mut [u8]) -> Result<(), Fault> {
+        let part = self.part(&piece, target);
+        let answer = self.file.mount.finish(started, Some(&mut *part))?;
+        part[answer.data_bytes.min(piece_len(&piece))..].fill(0);
+        Ok(())
     }
 
     fn ask(&self, piece: &Piece) -> Result<Started, Fault> {
@@ -198,7 +217,12 @@ impl Read<'_> {
             if self.file.is_pending(&next) {
                 return Ok(());
             }
-            for piece in self.parts(next.clone()).into_iter().flat_map(|piece| split(piece, transfer)) {
+            let pieces: Vec<Piece> =
+                self.parts(next.clone()).into_iter().flat_map(|piece| split(piece, transfer)).collect();
+            if WINDOW < ahead.started.len() + pieces.len() {
+                return Ok(());
+            }
+            for piece in pieces {
                 if self.file.mount.connection(piece.server)?.shares_memory()
                     && self.file.mount.connection(piece.server)?.welcome().lends
                 {

@@ -57,6 +57,10 @@ mod tests {
         let said = std::process::Command::new("sh").args(["-c", "umask"]).output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         assert_eq!(umask(), u32::from_str_radix(said.trim(), 8).unwrap());
-        assert_eq!(umask(), u32::from_str_radix(said.trim(), 8).unwrap(), "from the file that is open already");
+        assert_eq!(
+            umask(),
+            u32::from_str_radix(said.trim(), 8).unwrap(),
+            "from the file that is open already"
+        );
     }
 }

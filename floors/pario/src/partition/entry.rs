@@ -8,7 +8,7 @@ use pario_core::{PartitionId, ServerIndex};
 use pario_sys::process;
 use serde::{Deserialize, Serialize};
 
-use super::address::{is_local, own_host};
+use super::address::{is_local, is_own_address, own_host};
 use super::settings::Settings;
 
 /// What a partition is doing, as far as the registry was told.
@@ -73,6 +73,13 @@ impl ServerEntry {
     #[must_use]
     pub fn process(&self) -> Process {
         Process { pid: self.pid, start_ticks: self.start_ticks }
+    }
+
+    /// Whether the address at which it can be reached is one of this machine's. Servers listen on loopback only if all
+    /// of a partition are on one machine; then, and without TCP, the address tells nothing against it.
+    #[must_use]
+    pub fn is_at_own_address(&self) -> bool {
+        self.tcp.is_none_or(|tcp| tcp.ip().is_loopback() || is_own_address(tcp.ip()))
     }
 }
 
@@ -184,15 +191,17 @@ impl Entry {
     }
 
     /// Whether a server of this entry runs on this machine. The registry may lie in a home directory that several
-    /// machines share, so a server without a host is here only if the partition was brought up here.
+    /// machines share, so a server without a host is here only if the partition was brought up here. Names can be alike
+    /// on two machines (containers and network namespaces often have one name), so the address has the last word.
     #[must_use]
     pub fn is_here(&self, server: &ServerEntry) -> bool {
         let at_home = self.home == own_host();
-        match server.host.as_deref() {
+        let by_name = match server.host.as_deref() {
             None => at_home,
             Some(host) if host == "localhost" || host.starts_with("127.") || host == "::1" => at_home,
             Some(host) => is_local(host),
-        }
+        };
+        by_name && server.is_at_own_address()
     }
 
     /// Whether the process that is bringing it up is still there. One on another machine counts as there: only that
@@ -271,6 +280,19 @@ pub(super) mod tests {
         assert_eq!(entry.liveness(|_| false), Liveness::Partly { dead: vec![ServerIndex(1)] });
         entry.home = "another-machine".into();
         assert_eq!(entry.liveness(|_| false), Liveness::Dead);
+    }
+
+    #[test]
+    fn a_machine_of_the_same_name_is_another_one() {
+        let mut entry = sample("x", 2);
+        assert!(entry.is_here(&entry.servers[0]));
+        for host in [None, Some(own_host())] {
+            entry.servers[1].host = host;
+            entry.servers[1].tcp = Some("192.0.2.1:4000".parse().unwrap());
+            assert!(!entry.is_here(&entry.servers[1]), "its socket file must not be used");
+            entry.servers[1].tcp = None;
+            assert!(entry.is_here(&entry.servers[1]));
+        }
     }
 
     #[test]

@@ -32,7 +32,12 @@ impl Bench<'_> {
             idle_mib.push(mib(Footprint::largest(&pids(&up.entry)).own_bytes));
             self.ground.down("many")?;
         }
-        self.figures.add("up_s", Figure::of(&took_s, "s"), Goal::AtMost(0.5), format!("{MANY_SERVERS} servers"));
+        self.figures.add(
+            "up_s",
+            Figure::of(&took_s, "s"),
+            Goal::AtMost(0.5),
+            format!("{MANY_SERVERS} servers"),
+        );
         let idle = Figure::of(&idle_mib, "MiB");
         self.figures.add("memory_idle_mib", idle, Goal::AtMost(IDLE_MIB_MAX), "largest server, just up");
         Ok(())
@@ -53,19 +58,32 @@ impl Bench<'_> {
         outcome?;
         worker.ask(&Job::Remove(what.pario()))?;
         self.ground.settle(what.partition)?;
-        let note = format!("largest server; clients' outboxes mapped besides: {:.1} MiB", mib(peak.outbox_bytes));
-        self.figures.add("memory_load_mib", Figure::of(&[mib(peak.own_bytes)], "MiB"), Goal::AtMost(LOAD_MIB_MAX), note);
+        let note =
+            format!("largest server; clients' outboxes mapped besides: {:.1} MiB", mib(peak.outbox_bytes));
+        self.figures.add(
+            "memory_load_mib",
+            Figure::of(&[mib(peak.own_bytes)], "MiB"),
+            Goal::AtMost(LOAD_MIB_MAX),
+            note,
+        );
         Ok(())
     }
 
     /// `ls_ms`, `stat_ms`, `status_ms`: whole commands on a running partition.
     pub(super) fn commands(&mut self, partition: &str) -> Result<(), BenchError> {
         let root = format!("pario://{partition}/");
-        let commands = [("ls_ms", vec!["ls", &root]), ("stat_ms", vec!["stat", &root]), ("status_ms", vec!["status"])];
+        let commands =
+            [("ls_ms", vec!["ls", &root]), ("stat_ms", vec!["stat", &root]), ("status_ms", vec!["status"])];
         for (name, arguments) in commands {
             self.progress.say(&format!("pario {}", arguments.join(" ")));
-            let runs: Result<Vec<f64>, BenchError> = (0..self.plan.pairs).map(|_| self.command_ms(&arguments)).collect();
-            self.figures.add(name, Figure::of(&runs?, "ms"), Goal::AtMost(50.0), format!("`pario {}`", arguments[0]));
+            let runs: Result<Vec<f64>, BenchError> =
+                (0..self.plan.pairs).map(|_| self.command_ms(&arguments)).collect();
+            self.figures.add(
+                name,
+                Figure::of(&runs?, "ms"),
+                Goal::AtMost(50.0),
+                format!("`pario {}`", arguments[0]),
+            );
         }
         Ok(())
     }
@@ -81,7 +99,11 @@ impl Bench<'_> {
             return Ok(took_ms);
         }
         let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(BenchError::Worker(format!("`pario {}` failed with {}: {said}", arguments.join(" "), output.status)))
+        Err(BenchError::Worker(format!(
+            "`pario {}` failed with {}: {said}",
+            arguments.join(" "),
+            output.status
+        )))
     }
 }
 

@@ -40,12 +40,18 @@ struct Times {
 
 impl Bench<'_> {
     /// Adds `PREFIXwrite_vs_plain`, `PREFIXread_vs_plain` and the warm ones; `one_` becomes a `_1` behind the name.
-    pub(super) fn compare(&mut self, prefix: &str, what: &Comparison<'_>, goals: (f64, f64)) -> Result<(), BenchError> {
+    pub(super) fn compare(
+        &mut self,
+        prefix: &str,
+        what: &Comparison<'_>,
+        goals: (f64, f64),
+    ) -> Result<(), BenchError> {
         let mut write = [Versus::default(), Versus::default()];
         let mut read = [Versus::default(), Versus::default()];
         // The first pair is not counted: it finds memory that nobody has used yet.
         for pair in 0..=self.plan.pairs {
-            let named = format!("{}transfers with {} servers, pair", prefix.replace('_', " "), what.partition);
+            let named =
+                format!("{}transfers with {} servers, pair", prefix.replace('_', " "), what.partition);
             self.progress.step(&named, pair.saturating_sub(1), self.plan.pairs);
             let plain = what.side(&self.ground, what.plain(&self.ground))?;
             let pario = what.side(&self.ground, what.pario())?;
@@ -66,7 +72,12 @@ impl Bench<'_> {
 
     fn add_versus(&mut self, name: &str, versus: &[Versus; 2], (bytes, goal): (u64, f64)) {
         let [cold, warm] = versus;
-        self.figures.add(name, cold.ratio(), Goal::AtLeast(goal), format!("{}; fresh process", cold.speeds(bytes)));
+        self.figures.add(
+            name,
+            cold.ratio(),
+            Goal::AtLeast(goal),
+            format!("{}; fresh process", cold.speeds(bytes)),
+        );
         self.figures.add(format!("{name}_warm"), warm.ratio(), Goal::None, warm.speeds(bytes));
     }
 }

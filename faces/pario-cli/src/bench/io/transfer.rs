@@ -134,6 +134,7 @@ fn check(buffer: &[u8], call: u64) -> Result<(), BenchError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::job::Job;
     use super::*;
 
     #[test]
@@ -141,7 +142,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let transfer = Transfer { place: Place::Plain { path: path.clone() }, bytes: 4096, call_bytes: 512 };
-        let mut state = State { buffer: vec![0xA5; 512], ..State::default() };
+        let mut state = State::default();
+        state.run(&Job::Prepare { buffer_bytes: 512 }).unwrap();
         assert_eq!(write(&mut state, &transfer).unwrap().calls, 8);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
         read(&mut state, &transfer).unwrap();

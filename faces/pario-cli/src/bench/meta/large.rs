@@ -31,7 +31,12 @@ pub(super) fn measure(
     let began = Began::now();
     crew.all(|process| names_job(NameOp::Create, LARGE, &format!("entry-{process}-"), each))?;
     let filled = per_second(entries, began.elapsed().as_secs_f64());
-    figures.add("creates_to_1e6_per_s", Figure::of(&[filled], "1/s"), Goal::None, format!("until {entries} are there"));
+    figures.add(
+        "creates_to_1e6_per_s",
+        Figure::of(&[filled], "1/s"),
+        Goal::None,
+        format!("until {entries} are there"),
+    );
     compare_creates(plan, &mut crew, progress, figures)?;
     list(plan, (ground, entries), progress, figures)
 }

@@ -105,7 +105,12 @@ pub(crate) fn run(plan: &MetaPlan) -> Result<Report, BenchError> {
     Ok(Report { title, figures, machine, settings })
 }
 
-fn measure_small(plan: &MetaPlan, ground: &Ground, progress: &Progress, figures: &mut Figures) -> Result<(), BenchError> {
+fn measure_small(
+    plan: &MetaPlan,
+    ground: &Ground,
+    progress: &Progress,
+    figures: &mut Figures,
+) -> Result<(), BenchError> {
     let mut crew = Crew::start(ground)?;
     let mut rates: [Vec<Rates>; 2] = Default::default();
     for run in 0..plan.pairs {

@@ -1,0 +1,212 @@
+//! Makes programs: equal nodes become one, loops collapse where they can.
+//!
+//! Never: keeps a node that the root does not reach. Always: what it makes obeys the invariants of [`crate::program`].
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use crate::error::TypeError;
+use crate::program::{Items, List, Node, NodeId, Placed, Program, Shape};
+
+const TOO_LARGE: TypeError = TypeError::TooLarge { what: "the type" };
+
+/// Collects nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Builder {
+    nodes: Vec<Node>,
+    /// Nodes by the hash of what they are.
+    known: HashMap<u64, Vec<NodeId>>,
+    hasher: RandomState,
+}
+
+impl Builder {
+    /// Starts from the nodes of a program.
+    pub(crate) fn from_program(program: &Program) -> Builder {
+        let mut builder = Builder::default();
+        for node in program.nodes.iter() {
+            builder.push(node.clone());
+        }
+        builder
+    }
+
+    /// The node behind an id.
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// All nodes so far.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// `bytes` contiguous bytes; at least one.
+    pub(crate) fn run(&mut self, bytes: u64) -> Result<NodeId, TypeError> {
+        Ok(self.add(Node::run(bytes)?))
+    }
+
+    /// `body` repeated `count` times, `stride` apart: one run if that leaves no gaps, one loop if loops continue each other.
+    pub(crate) fn repeat(&mut self, count: u64, stride: i64, body: Placed) -> Result<Placed, TypeError> {
+        assert!(0 < count, "nothing is not a node");
+        if count == 1 {
+            return Ok(body);
+        }
+        let of = self.node(body.node);
+        let node = match of.shape {
+            Shape::Run if of.hi == stride => {
+                let bytes = of.size.checked_mul(count).ok_or(TOO_LARGE)?;
+                self.run(bytes)?
+            }
+            Shape::Loop { count: inner, stride: step, body } if continues(inner, step, stride) => {
+                let count = inner.checked_mul(count).ok_or(TOO_LARGE)?;
+                self.looped(count, step, body)?
+            }
+            Shape::Run | Shape::Loop { .. } | Shape::List(_) => self.looped(count, stride, body.node)?,
+        };
+        Ok(Placed { at: body.at, node })
+    }
+
+    /// A loop as it is.
+    pub(crate) fn looped(&mut self, count: u64, stride: i64, body: NodeId) -> Result<NodeId, TypeError> {
+        let node = Node::repeated(&self.nodes, count, stride, body)?;
+        Ok(self.add(node))
+    }
+
+    /// A list as it is.
+    pub(crate) fn list(&mut self, at: Box<[i64]>, items: Items) -> Result<NodeId, TypeError> {
+        let node = Node::list(&self.nodes, at, items)?;
+        Ok(self.add(node))
+    }
+
+    /// The program of what `root` reaches.
+    pub(crate) fn finish(self, root: Option<Placed>) -> Result<Program, TypeError> {
+        let Some(root) = root else { return Ok(Program { nodes: [].into(), root: None }) };
+        let of = self.node(root.node);
+        let ends = (root.at.checked_add(of.lo), root.at.checked_add(of.hi));
+        if ends.0.zip(ends.1).is_none() {
+            return Err(TOO_LARGE);
+        }
+        let mut renamed = HashMap::new();
+        let mut kept = Vec::new();
+        let node = self.keep(root.node, &mut renamed, &mut kept);
+        Ok(Program { nodes: kept.into(), root: Some(Placed { at: root.at, node }) })
+    }
+
+    /// Copies a node and what it reaches behind what is kept already; recursion is bounded by the depth of programs.
+    fn keep(&self, id: NodeId, renamed: &mut HashMap<NodeId, NodeId>, kept: &mut Vec<Node>) -> NodeId {
+        if let Some(known) = renamed.get(&id) {
+            return *known;
+        }
+        let old = self.node(id);
+        let shape = match &old.shape {
+            Shape::Run => Shape::Run,
+            Shape::Loop { count, stride, body } => {
+                Shape::Loop { count: *count, stride: *stride, body: self.keep(*body, renamed, kept) }
+            }
+            Shape::List(list) => Shape::List(match &list.items {
+                Items::Runs { .. } => list.clone(),
+                Items::Same(body) => {
+                    let items = Items::Same(self.keep(*body, renamed, kept));
+                    List::clone(list).with_items(items).into()
+                }
+                Items::Mixed { nodes, before } => {
+                    let nodes = nodes.iter().map(|node| self.keep(*node, renamed, kept)).collect();
+                    let items = Items::Mixed { nodes, before: before.clone() };
+                    List::clone(list).with_items(items).into()
+                }
+            }),
+        };
+        let new = next_id(kept.len());
+        kept.push(Node { shape, ..old.clone() });
+        renamed.insert(id, new);
+        new
+    }
+
+    fn add(&mut self, node: Node) -> NodeId {
+        let hash = self.hash(&node);
+        let same = |id: &&NodeId| {
+            let other = self.node(**id);
+            other.size == node.size && other.shape == node.shape
+        };
+        if let Some(id) = self.known.get(&hash).and_then(|ids| ids.iter().find(same)) {
+            return *id;
+        }
+        self.push(node)
+    }
+
+    fn push(&mut self, node: Node) -> NodeId {
+        let id = next_id(self.nodes.len());
+        self.known.entry(self.hash(&node)).or_default().push(id);
+        self.nodes.push(node);
+        id
+    }
+
+    fn hash(&self, node: &Node) -> u64 {
+        self.hasher.hash_one((node.size, &node.shape))
+    }
+}
+
+/// Whether rounds of a loop, `stride` apart, go on where the loop before ends.
+pub(crate) fn continues(count: u64, step: i64, stride: i64) -> bool {
+    i64::try_from(count).ok().and_then(|count| count.checked_mul(step)) == Some(stride)
+}
+
+fn next_id(count: usize) -> NodeId {
+    NodeId(u32::try_from(count).expect("a program of 2^32 nodes would not fit in memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(node: NodeId) -> Placed {
+        Placed { at: 0, node }
+    }
+
+    #[test]
+    fn adjacent_rounds_are_one_run() {
+        let mut builder = Builder::default();
+        let run = builder.run(4).unwrap();
+        let row = builder.repeat(10, 4, placed(run)).unwrap();
+        assert_eq!(builder.node(row.node).shape, Shape::Run);
+        assert_eq!(builder.node(row.node).size, 40);
+    }
+
+    #[test]
+    fn loops_that_continue_each_other_are_one() {
+        let mut builder = Builder::default();
+        let run = builder.run(4).unwrap();
+        let row = builder.repeat(10, 16, placed(run)).unwrap();
+        let plane = builder.repeat(3, 160, row).unwrap();
+        assert_eq!(builder.node(plane.node).shape, Shape::Loop { count: 30, stride: 16, body: run });
+        let gap = builder.repeat(3, 161, row).unwrap();
+        assert_eq!(builder.node(gap.node).depth, 3);
+    }
+
+    #[test]
+    fn equal_nodes_are_one_and_strangers_are_dropped() {
+        let mut builder = Builder::default();
+        let run = builder.run(4).unwrap();
+        assert_eq!(builder.run(4).unwrap(), run);
+        builder.run(5).unwrap();
+        let root = builder.repeat(2, 8, placed(run)).unwrap();
+        let program = builder.finish(Some(root)).unwrap();
+        assert_eq!(program.nodes.len(), 2);
+        assert_eq!(program.size(), 8);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut builder = Builder::default();
+        let run = builder.run(4).unwrap();
+        assert!(builder.repeat(1 << 62, 8, placed(run)).is_err());
+        assert!(builder.repeat(1 << 62, 4, placed(run)).is_err());
+        let mut deep = placed(run);
+        let error = loop {
+            match builder.repeat(2, 1, deep) {
+                Ok(next) => deep = next,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, TypeError::TooDeep { limit: crate::program::DEPTH_MAX });
+    }
+}
