@@ -34,7 +34,13 @@ impl Builder {
         &self.nodes[id.0 as usize]
     }
 
+    /// The node added last.
+    pub(crate) fn last(&self) -> Option<NodeId> {
+        self.nodes.len().checked_sub(1).map(next_id)
+    }
+
     /// All nodes so far.
+    #[cfg(test)]
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }

@@ -1,30 +1,49 @@
 //! The part of a stream that falls into a range of the file, or on one server, without visiting the rest.
 //!
-//! In an increasing node such a part is one interval of the stream for each range or block; it is found by descent, then walked. Nodes
-//! that are not increasing (overlaps, interleaved repetitions) are opened, and children that miss the range are passed over.
+//! In an increasing tree such a part is one interval of the stream for the range, or one for each block; its ends are found by
+//! descent, then it is walked. Trees that are not increasing (overlaps, interleaved repetitions) are opened by [`Trees`].
 //!
-//! Never: looks at a child that lies outside the range. Always: parts come in stream order.
+//! Always: parts come in stream order.
 
+use std::iter::FusedIterator;
 use std::ops::Range;
 
-use crate::find::{child_of, first_at_or_after, first_round_reaching, place_of, span_of};
-use crate::program::{Child, Node, Placed, Program, Shape};
-use crate::walk::{Run, Walk};
+use pario_core::{Layout, LocalOffset, ServerIndex};
+
+use crate::program::Program;
+use crate::trees::{Tree, Trees};
+use crate::walk::Walk;
 use crate::window::Windows;
 
-/// An interval of the stream of a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Interval {
-    of: Tree,
-    stream: Range<u64>,
+/// Contiguous bytes of a file that are contiguous in a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where they start in the stream.
+    pub stream_offset: u64,
+    /// Where they start in the file.
+    pub file_offset: u64,
+    /// How many.
+    pub bytes: u64,
 }
 
-/// A node, where it is in the file and in the stream; or a run that is no node.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tree {
-    at: i64,
-    child: Child,
-    stream: u64,
+/// A part that lies in one block of a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerPart {
+    /// Where it starts in the stream.
+    pub stream_offset: u64,
+    /// Where it starts in the file.
+    pub file_offset: u64,
+    /// Where it starts in the server's object.
+    pub local: LocalOffset,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+/// An interval of the stream of a tree, in offsets of the tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    tree: Tree,
+    stream: Range<u64>,
 }
 
 impl Interval {
@@ -34,129 +53,160 @@ impl Interval {
     }
 }
 
-/// Iterator over the increasing trees of a program that touch both a range of the stream and a range of the file.
+/// Intervals in a range of the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Trees<'p> {
-    nodes: &'p [Node],
-    stream: Range<u64>,
-    file: Range<i64>,
-    frames: Vec<Opened>,
+pub(crate) struct InRange<'p> {
+    trees: Trees<'p>,
 }
 
-/// A node that is not increasing, and which of its children are still to be looked at.
-#[derive(Clone, Debug)]
-struct Opened {
-    root: Placed,
-    stream: u64,
-    children: Range<u64>,
-}
-
-impl<'p> Trees<'p> {
+impl<'p> InRange<'p> {
     pub(crate) fn new(program: &'p Program, base: i64, stream: Range<u64>, file: Range<i64>) -> Self {
-        let mut trees = Trees { nodes: &program.nodes, stream, file, frames: Vec::new() };
-        if let Some(root) = program.root {
-            // The root is looked at like any child.
-            let only = Opened { root: Placed { at: base + root.at, ..root }, stream: 0, children: 0..0 };
-            trees.frames.push(only);
-        }
-        trees
-    }
-
-    /// Opens a node at those children that may touch both ranges.
-    fn open(&self, root: Placed, stream: u64) -> Opened {
-        let node = &self.nodes[root.node.0 as usize];
-        let wanted = self.stream.start.saturating_sub(stream)..self.stream.end.saturating_sub(stream);
-        let (from, to) = (self.file.start.saturating_sub(root.at), self.file.end.saturating_sub(root.at));
-        let children = match &node.shape {
-            Shape::Run => 0..0,
-            Shape::Loop { count, stride, body } => {
-                let body = &self.nodes[body.0 as usize];
-                let first = (wanted.start / body.size).max(first_round_reaching(*stride, from, body));
-                let behind = to.saturating_sub(body.lo);
-                let last = match *stride {
-                    1.. if behind <= 0 => 0,
-                    1.. => (behind.cast_unsigned() - 1) / stride.cast_unsigned() + 1,
-                    _ => *count,
-                };
-                first..last.min(wanted.end.div_ceil(body.size)).min(*count)
-            }
-            Shape::List(list) => {
-                let first = list.first_reaching(self.nodes, 0, from);
-                let end = if list.sorted && node.ascending {
-                    list.at.partition_point(|at| *at < to)
-                } else {
-                    list.at.len()
-                };
-                let last = wanted.end.min(node.size).saturating_sub(1);
-                let start = list.item_at(self.nodes, wanted.start.min(node.size - 1)).max(first);
-                start as u64..end.min(list.item_at(self.nodes, last) + 1) as u64
-            }
-        };
-        Opened { root, stream, children }
-    }
-
-    fn touches(&self, tree: &Tree) -> bool {
-        let (lo, hi) = span_of(self.nodes, tree.child);
-        let size = tree.size(self.nodes);
-        tree.at + lo < self.file.end
-            && self.file.start < tree.at + hi
-            && tree.stream < self.stream.end
-            && self.stream.start < tree.stream + size
-    }
-
-    /// Gives a tree if it is increasing, else opens it.
-    fn enter(&mut self, tree: Tree) -> Option<Tree> {
-        if !self.touches(&tree) {
-            return None;
-        }
-        match tree.child {
-            Child::Node(node) if !self.nodes[node.0 as usize].increasing => {
-                let opened = self.open(Placed { at: tree.at, node }, tree.stream);
-                self.frames.push(opened);
-                None
-            }
-            Child::Node(_) | Child::Run(_) => Some(tree),
-        }
-    }
-
-    /// The part of an increasing tree that touches the range of the stream, as offsets in the tree.
-    fn clip(&self, tree: &Tree) -> Range<u64> {
-        let size = tree.size(self.nodes);
-        let start = self.stream.start.saturating_sub(tree.stream);
-        start..self.stream.end.saturating_sub(tree.stream).min(size)
+        InRange { trees: Trees::new(program, base, stream, file) }
     }
 }
 
-impl Iterator for Trees<'_> {
-    type Item = Tree;
+impl Iterator for InRange<'_> {
+    type Item = Interval;
 
-    fn next(&mut self) -> Option<Tree> {
+    fn next(&mut self) -> Option<Interval> {
         loop {
-            let frame = self.frames.last_mut()?;
-            let tree = if let Some(number) = frame.children.next() {
-                let parent = &self.nodes[frame.root.node.0 as usize];
-                let (child, at, stream) = child_of(self.nodes, parent, number);
-                Tree { at: frame.root.at + at, child, stream: frame.stream + stream }
-            } else if self.frames.len() == 1 && frame.children == (0..0) && frame.stream == 0 {
-                let root = frame.root;
-                self.frames.clear();
-                Tree { at: root.at, child: Child::Node(root.node), stream: 0 }
-            } else {
-                self.frames.pop();
-                continue;
-            };
-            if let Some(tree) = self.enter(tree) {
-                return Some(tree);
+            let tree = self.trees.next()?;
+            let (nodes, file) = (self.trees.nodes(), self.trees.file());
+            let clip = self.trees.clip(&tree);
+            let start = tree.first_at_or_after(nodes, file.start).unwrap_or(clip.end).max(clip.start);
+            let end = tree.first_at_or_after(nodes, file.end).unwrap_or(clip.end).min(clip.end);
+            if start < end {
+                return Some(Interval { tree, stream: start..end });
             }
         }
     }
 }
 
-impl Tree {
-    fn size(&self, nodes: &[Node]) -> u64 {
-        match self.child {
-            Child::Run(bytes) => bytes,
-            Child::Node(node) => nodes[node.0 as usize].size,
+/// Intervals on a server, none larger than a block.
+#[derive(Clone, Debug)]
+pub(crate) struct OnServer<'p> {
+    trees: Trees<'p>,
+    windows: Option<Windows>,
+    /// The tree being cut, what is wanted of its stream, and how far in the file it has been searched.
+    current: Option<(Tree, Range<u64>, i64)>,
+}
+
+impl<'p> OnServer<'p> {
+    pub(crate) fn new(program: &'p Program, base: i64, stream: Range<u64>, windows: Option<Windows>) -> Self {
+        OnServer { trees: Trees::new(program, base, stream, 0..i64::MAX), windows, current: None }
+    }
+}
+
+impl Iterator for OnServer<'_> {
+    type Item = Interval;
+
+    fn next(&mut self) -> Option<Interval> {
+        let windows = self.windows?;
+        loop {
+            let nodes = self.trees.nodes();
+            if let Some((tree, wanted, x)) = self.current.take() {
+                let found = tree.first_in(nodes, &windows, x).filter(|found| found.stream < wanted.end);
+                let Some(found) = found else { continue };
+                let block_end = windows.end_of(found.at);
+                let end = tree.first_at_or_after(nodes, block_end).unwrap_or(wanted.end).min(wanted.end);
+                self.current = Some((tree, wanted, block_end));
+                return Some(Interval { tree, stream: found.stream..end });
+            }
+            let tree = self.trees.next()?;
+            let wanted = self.trees.clip(&tree);
+            let x = tree.place_of(nodes, wanted.start);
+            self.current = Some((tree, wanted, x));
         }
     }
 }
+
+/// Iterator over the runs of intervals.
+#[derive(Clone, Debug)]
+struct Parts<'p, I> {
+    intervals: I,
+    walk: Walk<'p>,
+    stream: u64,
+}
+
+impl<'p, I: Iterator<Item = Interval>> Parts<'p, I> {
+    fn new(program: &'p Program, intervals: I) -> Self {
+        Parts { intervals, walk: Walk::idle(&program.nodes), stream: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Part> {
+        loop {
+            if let Some(run) = self.walk.next() {
+                let stream_offset = self.stream;
+                self.stream += run.bytes;
+                return Some(Part { stream_offset, file_offset: run.at.cast_unsigned(), bytes: run.bytes });
+            }
+            let interval = self.intervals.next()?;
+            self.stream = interval.tree.stream() + interval.stream.start;
+            interval.tree.walk(&mut self.walk, interval.stream);
+        }
+    }
+}
+
+/// Iterator over the parts in a range of the file; see [`crate::View::slice`].
+#[derive(Clone, Debug)]
+pub struct Slice<'p>(Parts<'p, InRange<'p>>);
+
+impl<'p> Slice<'p> {
+    pub(crate) fn new(program: &'p Program, intervals: InRange<'p>) -> Self {
+        Slice(Parts::new(program, intervals))
+    }
+}
+
+impl Iterator for Slice<'_> {
+    type Item = Part;
+
+    #[inline]
+    fn next(&mut self) -> Option<Part> {
+        self.0.next()
+    }
+}
+
+impl FusedIterator for Slice<'_> {}
+
+/// Iterator over the parts on a server; see [`crate::View::on_server`].
+#[derive(Clone, Debug)]
+pub struct ServerSlice<'p> {
+    parts: Parts<'p, OnServer<'p>>,
+    layout: Layout,
+    server: ServerIndex,
+    /// The block that the last part lay in, and its place in the object.
+    block: Range<u64>,
+    local: u64,
+}
+
+impl<'p> ServerSlice<'p> {
+    pub(crate) fn new(program: &'p Program, intervals: OnServer<'p>, layout: Layout, server: ServerIndex) -> Self {
+        ServerSlice { parts: Parts::new(program, intervals), layout, server, block: 0..0, local: 0 }
+    }
+
+    fn locate(&mut self, file_offset: u64) {
+        let (server, local) = self.layout.locate(file_offset);
+        debug_assert_eq!(server, self.server, "parts lie on the server they were cut for");
+        let into = file_offset % self.layout.stripe_bytes();
+        let start = file_offset - into;
+        self.block = start..start.saturating_add(self.layout.stripe_bytes());
+        self.local = local.0 - into;
+    }
+}
+
+impl Iterator for ServerSlice<'_> {
+    type Item = ServerPart;
+
+    #[inline]
+    fn next(&mut self) -> Option<ServerPart> {
+        let Part { stream_offset, file_offset, bytes } = self.parts.next()?;
+        if !self.block.contains(&file_offset) {
+            self.locate(file_offset);
+        }
+        let local = LocalOffset(self.local + (file_offset - self.block.start));
+        Some(ServerPart { stream_offset, file_offset, local, bytes })
+    }
+}
+
+impl FusedIterator for ServerSlice<'_> {}

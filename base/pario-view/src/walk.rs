@@ -75,12 +75,22 @@ impl<'p> Walk<'p> {
     /// Leaves what it did and walks over the bytes `stream` of `root`; what lies behind its end is left out.
     pub(crate) fn restart(&mut self, root: Placed, stream: Range<u64>) {
         let end = stream.end.min(self.nodes[root.node.0 as usize].size);
-        *self = Walk { frames: std::mem::take(&mut self.frames), ..Walk::idle(self.nodes) };
-        self.frames.clear();
+        self.forget();
         if stream.start < end {
             self.left = end - stream.start;
             self.seek(root, stream.start);
         }
+    }
+
+    /// Leaves what it did and gives `run`.
+    pub(crate) fn restart_with(&mut self, run: Run) {
+        self.forget();
+        self.held = Some(run);
+    }
+
+    fn forget(&mut self) {
+        *self = Walk { frames: std::mem::take(&mut self.frames), ..Walk::idle(self.nodes) };
+        self.frames.clear();
     }
 
     /// Finds the leaf that holds stream offset `skip` of `from`, and holds the rest of the run there.

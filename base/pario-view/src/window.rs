@@ -69,7 +69,8 @@ impl Windows {
         }
     }
 
-    fn first_in_run(&self, base: i64, length: i64, x: i64) -> Option<Found> {
+    /// The same in a run of `length` bytes at `base`.
+    pub(crate) fn first_in_run(&self, base: i64, length: i64, x: i64) -> Option<Found> {
         let at = self.next(base.max(x))?;
         (at - base < length).then(|| Found { at, stream: offset_in(base, at) })
     }

@@ -37,9 +37,10 @@ Examples:
   pario run --servers 4 --stage-out out/ -- ./simulate
   pario down scratch                                 take it down; --destroy removes its data
 
-Exit codes: 0 done; 1 the operation failed; 2 the command line or a setting is wrong, nothing was done; 3 done in part, or
-problems remain; 128 + N ended by signal N. `pario run` exits as its command did.
-Environment: PARIO_REGISTRY, PARIO_PARTITION, PARIO_LOG (off, error, warn, info, debug, trace), PARIO_BIN.";
+Exit codes: 0 done; 1 the operation failed; 2 the command line or a setting is wrong, nothing was
+done; 3 done in part, or problems remain; 128 + N ended by signal N. `pario run` exits as its
+command did.
+Environment: PARIO_REGISTRY, PARIO_PARTITION, PARIO_LOG (off, error, warn, info, debug, trace).";
 
 /// Every subcommand.
 #[derive(Subcommand, Debug)]

@@ -69,15 +69,14 @@ impl CliError {
     /// A fault of this machine's own file system.
     pub(crate) fn local(path: &Path, error: &io::Error) -> CliError {
         let text = format!("{}: {}", path.display(), plain(error));
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                CliError::with_cure(text, "free some space, then repeat the command")
-            }
-            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-                CliError::with_cure(text, "choose another place, or change its permissions")
-            }
-            _ => CliError::failed(text),
+        let kind = error.kind();
+        if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            return CliError::with_cure(text, "free some space, then repeat the command");
         }
+        if matches!(kind, io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied) {
+            return CliError::with_cure(text, "choose another place, or change its permissions");
+        }
+        CliError::failed(text)
     }
 
     /// A fault of a partition, about the file that `place` names.

@@ -14,7 +14,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
 use crate::error::{CliError, Outcome, signal_code};
-use crate::signals::{ENDING, Stop};
+use crate::signals::{Stop, heeded};
 
 /// What `pario run` is doing, which decides what a signal means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ impl Watch {
     /// Starts taking signals.
     pub(crate) fn start() -> Outcome<Watch> {
         let failed = |error| CliError::failed(format!("cannot catch signals: {error}"));
-        let mut signals = SignalsInfo::<WithOrigin>::new(ENDING).map_err(failed)?;
+        let mut signals = SignalsInfo::<WithOrigin>::new(heeded()).map_err(failed)?;
         let watch = Watch { phase: Arc::new(Mutex::new(Phase::Before)), stop: Stop::default() };
         let own = watch.clone();
         let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {

@@ -48,19 +48,16 @@ fn main() -> ExitCode {
 /// Help goes to standard output as it is; a mistake is one line and how to get help.
 fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Nobody reads: nothing to complain about.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(EXIT_USAGE)
-        }
-        _ => {
-            context::complain(&CliError::usage(args::one_line(error)));
-            ExitCode::from(EXIT_USAGE)
-        }
+    let kind = error.kind();
+    if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // Nobody reads: nothing to complain about.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
     }
+    if kind == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+    } else {
+        context::complain(&CliError::usage(args::one_line(error)));
+    }
+    ExitCode::from(EXIT_USAGE)
 }

@@ -10,7 +10,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::error::{CliError, Outcome, signal_code};
 
 /// The signals that end things.
-pub(crate) const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// Those of them that this process was not told to ignore, as `nohup` and shells do for commands in the background.
+pub(crate) fn heeded() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
+}
 
 /// Whether to stop, shared by all threads of an operation.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +47,7 @@ impl Stop {
 
     /// From now on the ending signals set this instead of ending the process; the second of a kind ends it.
     pub(crate) fn catch(&self) -> Outcome {
-        for signal in ENDING {
+        for signal in heeded() {
             let again = Arc::new(AtomicBool::new(false));
             let number = usize::try_from(signal).unwrap_or(0);
             let code = i32::from(signal_code(signal));

@@ -272,7 +272,7 @@ impl Assembler {
             }
             let head = Head::decode(&self.head_bytes, body_limit)?;
             self.body = vec![0; head.body_bytes as usize];
-            self.data = vec![0; head.data_bytes as usize];
+            self.data = crate::buffers::take(head.data_bytes as usize);
             self.head = Some(head);
             self.filled = 0;
         }

@@ -7,6 +7,7 @@ pub mod message;
 pub mod frame;
 pub mod greeting;
 
+pub mod buffers;
 pub mod connection;
 pub mod stream;
 

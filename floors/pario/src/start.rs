@@ -158,13 +158,23 @@ fn stop(entry: &Entry, server: &ServerEntry, how: DownHow) -> Stopped {
             Stopped::InOrder
         }
         (Ok(()), false) => Stopped::InOrder,
+        // It answers, to others: the registry is not its own, and nothing here may be ended by force.
+        (Err(fault), true) if fault.code == Code::WrongSecret => Stopped::Unreachable(fault.text),
         (Err(fault), true) => {
             tracing::warn!(%fault, "server {} does not answer and is killed", server.index);
             kill(server);
             Stopped::Killed
         }
+        (Err(_), false) if is_refused(server) => Stopped::Gone,
         (Err(fault), false) => Stopped::Unreachable(fault.text),
     }
+}
+
+/// Whether a host answers that nobody listens where the server did: the server is gone, and not merely cut off.
+fn is_refused(server: &ServerEntry) -> bool {
+    let attempt = |address| std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2));
+    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    server.tcp.is_some_and(|address| attempt(address).is_err_and(refused))
 }
 
 fn kill(server: &ServerEntry) {
@@ -255,10 +265,12 @@ fn destroy(registry: &Registry, entry: &Entry, down: &mut Down) -> Result<()> {
         dirs.extend(settings.names_base().map(Path::to_owned));
     }
     destroy_all(&dirs, entry.id).map_err(Error::setup)?;
-    let ended: Vec<ServerIndex> = entry.servers.iter().map(|server| server.index).collect();
+    // On other machines a server removes its own data; one that was gone before could not.
+    let removed = |server: &&ServerEntry| !down.gone.contains(&server.index);
+    let removed: Vec<ServerIndex> = entry.servers.iter().filter(removed).map(|server| server.index).collect();
     for (at, address) in settings.servers.iter().enumerate().filter(|(_, address)| !address.is_local()) {
         let index = ServerIndex(u16::try_from(at).unwrap_or(u16::MAX));
-        if !ended.contains(&index) {
+        if !removed.contains(&index) {
             down.left.push(address.to_string());
         }
     }

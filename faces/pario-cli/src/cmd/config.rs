@@ -15,7 +15,7 @@ use crate::table::Table;
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
-  pario config show scratch.toml     what `pario up scratch.toml` would use, and where each setting came from
+  pario config show scratch.toml     what `pario up scratch.toml` would use, and why
   pario config show scratch          the same for a partition that the registry knows
   pario config default > my.toml     a partition file with every key and its default")]
 pub(crate) struct Args {

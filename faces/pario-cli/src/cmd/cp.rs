@@ -18,12 +18,12 @@ use crate::place::Place;
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
-  pario cp results.bin pario://scratch/run1/       into the directory run1, which is made if it is missing
-  pario cp -r pario://scratch/run1 out             a tree, out of the partition
-  pario cp -rp data/ pario://scratch/data          with owner and times
-  pario cp pario://a/x pario://b/x                 from one partition to another
-Data moves in parallel; holes stay holes. A file gets its name when all of it is there: a copy that failed or was
-interrupted leaves nothing that looks whole.")]
+  pario cp results.bin pario://scratch/run1/   into the directory run1, made if it is missing
+  pario cp -r pario://scratch/run1 out         a tree, out of the partition
+  pario cp -rp data/ pario://scratch/data      with owner and times
+  pario cp pario://a/x pario://b/x             from one partition to another
+Data moves in parallel; holes stay holes. A file gets its name when all of it is there: a copy
+that failed or was interrupted leaves nothing that looks whole.")]
 pub(crate) struct Args {
     /// What to copy: files, or with -r trees
     #[arg(value_name = "SOURCE", required = true)]
@@ -49,7 +49,8 @@ fn parse_jobs(text: &str) -> Result<usize, String> {
 /// Carries it out.
 pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     context.stop.catch()?;
-    let sources = args.sources.iter().map(|source| Place::parse(context, source)).collect::<Outcome<Vec<_>>>()?;
+    let sources =
+        args.sources.iter().map(|source| Place::parse(context, source)).collect::<Outcome<Vec<_>>>()?;
     let pairs = copy::pair(sources, &Place::parse(context, &args.target)?)?;
     let options = CopyOptions {
         recursive: args.recursive,

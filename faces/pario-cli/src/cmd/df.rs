@@ -38,9 +38,11 @@ pub(crate) struct Args {
 pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     let names = match args.names.is_empty() {
         true => running(context)?,
-        false => {
-            args.names.iter().map(|name| context.partition_name(Some(name))).collect::<Outcome<Vec<String>>>()?
-        }
+        false => args
+            .names
+            .iter()
+            .map(|name| context.partition_name(Some(name)))
+            .collect::<Outcome<Vec<String>>>()?,
     };
     let mut table = Table::with_head(&["<partition", "size", "used", "free", "use"]);
     let (mut facts, mut failures) = (Vec::new(), Vec::new());
@@ -74,9 +76,15 @@ impl Room {
     fn of(context: &Context, name: &str) -> Outcome<Room> {
         let partition = context.mount(name)?;
         let mount = partition.mount_handle();
-        let ask = |server| Ok((server, mount.server_space(server).map_err(|error| CliError::remote(name, &error))?));
+        let ask = |server| {
+            Ok((server, mount.server_space(server).map_err(|error| CliError::remote(name, &error))?))
+        };
         let servers = wire::servers(mount).map(ask).collect::<Outcome<Vec<_>>>()?;
-        Ok(Room { name: name.to_owned(), total: Space::sum(servers.iter().map(|(_, space)| *space)), servers })
+        Ok(Room {
+            name: name.to_owned(),
+            total: Space::sum(servers.iter().map(|(_, space)| *space)),
+            servers,
+        })
     }
 
     /// Adds rows to the table; returns the same as facts.
@@ -85,7 +93,13 @@ impl Room {
             let used = space.total_bytes.saturating_sub(space.free_bytes);
             let size = |bytes: u64| if args.bytes { bytes.to_string() } else { Size(bytes).rounded() };
             let share = (u128::from(used) * 100).checked_div(u128::from(space.total_bytes)).unwrap_or(0);
-            table.row(vec![title, size(space.total_bytes), size(used), size(space.free_bytes), format!("{share}%")]);
+            table.row(vec![
+                title,
+                size(space.total_bytes),
+                size(used),
+                size(space.free_bytes),
+                format!("{share}%"),
+            ]);
         };
         row(self.name.clone(), self.total);
         if 0 < context.speech.verbose {

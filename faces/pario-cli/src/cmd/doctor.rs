@@ -19,7 +19,7 @@ use crate::wire;
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
-  pario doctor scratch             every server reachable, every object in its place, lengths agree, no orphans
+  pario doctor scratch             servers answer, objects in place, lengths agree, no orphans
   pario doctor scratch --repair    and remove orphans, while nobody has a file open
 Exit code: 0 all is well, 3 problems remain, 1 the check itself failed.")]
 pub(crate) struct Args {
@@ -68,7 +68,10 @@ fn examine(context: &Context, partition: &Partition, examined: &mut Examined) ->
     let spinner = spinner(context);
     let mut inodes: HashMap<InodeId, FileAttr> = HashMap::new();
     let unreachable = |examined: &Examined, server: ServerIndex| {
-        examined.problems.iter().any(|problem| matches!(problem, Problem::Unreachable { server: ill, .. } if *ill == server))
+        examined
+            .problems
+            .iter()
+            .any(|problem| matches!(problem, Problem::Unreachable { server: ill, .. } if *ill == server))
     };
     if unreachable(examined, ServerIndex::MANAGER) {
         // Without names nothing can be judged.
@@ -141,7 +144,10 @@ fn remove(partition: &Partition, (server, object): (ServerIndex, ObjectId), busy
         None if busy != 0 => {
             let text = format!("{}: object {object} on server {server} is left", partition.name());
             let files = human::count(usize::try_from(busy).unwrap_or(usize::MAX), "file");
-            return Err(CliError::with_cure(text, format!("{files} open: repeat when nobody uses the partition")));
+            return Err(CliError::with_cure(
+                text,
+                format!("{files} open: repeat when nobody uses the partition"),
+            ));
         }
         Some(attr) if attr.generation <= object.generation => {
             let text = format!("{}: object {object} on server {server} is in use by now", partition.name());
@@ -181,7 +187,8 @@ fn print(context: &Context, name: &str, examined: &Examined, removed: usize) -> 
     for problem in &examined.problems {
         context.line(crate::error::one_line(&problem.to_string()))?;
     }
-    let removed = if removed == 0 { String::new() } else { format!(", {} removed", human::count(removed, "orphan")) };
+    let removed =
+        if removed == 0 { String::new() } else { format!(", {} removed", human::count(removed, "orphan")) };
     let verdict = match examined.problems.len() {
         0 => "all is well".to_owned(),
         problems => human::count(problems, "problem"),

@@ -14,7 +14,7 @@ use crate::human;
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
-  pario down scratch              flush and stop its servers; the data stays, `pario up scratch` brings it back
+  pario down scratch              flush and stop its servers; `pario up scratch` brings it back
   pario down scratch --destroy    remove the data, too: nothing is left
   pario down --all                every partition of the registry")]
 pub(crate) struct Args {
@@ -43,8 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     let how = if args.destroy { DownHow::Destroy } else { DownHow::Keep };
     let (mut failures, mut facts) = (Vec::new(), Vec::new());
     for name in &names {
-        let in_memory =
-            registry.get(name)?.is_some_and(|entry| entry.settings.store == StoreKind::Memory);
+        let in_memory = registry.get(name)?.is_some_and(|entry| entry.settings.store == StoreKind::Memory);
         match pario::start::down(&registry, name, how) {
             Ok(down) => {
                 facts.push(facts_of(&down));
@@ -74,10 +73,10 @@ fn line(down: &Down, destroyed: bool) -> String {
         parts.push(format!("{} stopped", human::count(down.stopped, "server")));
     }
     if !down.killed.is_empty() {
-        parts.push(format!("{} did not answer and were killed", human::count(down.killed.len(), "server")));
+        parts.push(format!("{} killed because of no answer", human::count(down.killed.len(), "server")));
     }
     if !down.gone.is_empty() {
-        parts.push(format!("{} were gone already", human::count(down.gone.len(), "server")));
+        parts.push(format!("{} gone already", human::count(down.gone.len(), "server")));
     }
     if parts.is_empty() {
         parts.push("no server ran".to_owned());

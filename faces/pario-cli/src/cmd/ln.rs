@@ -37,7 +37,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         return Err(CliError::usage("a partition has no hard links: use `pario ln -s` for a symbolic one"));
     }
     if Location::is_one(&args.target) {
-        return Err(CliError::usage("a link stays within its partition: give its target as a path, not as pario://…"));
+        return Err(CliError::usage(
+            "a link stays within its partition: give its target as a path, not as pario://…",
+        ));
     }
     let location = Location::parse(&args.link)?;
     let place = Place::in_partition(&context.mount(&location.partition)?, &location.path);

@@ -54,9 +54,10 @@ fn rename(from: &Place, to: &Place, no_clobber: bool) -> Outcome {
     // Asked first, so that the error names the side that is at fault.
     from.facts(Links::Stay)?;
     match &from.tree {
-        Tree::Partition(partition) if no_clobber => {
-            partition.mount_handle().rename_new(&from.path, &to.path).map_err(|error| CliError::remote(to, &error))
-        }
+        Tree::Partition(partition) if no_clobber => partition
+            .mount_handle()
+            .rename_new(&from.path, &to.path)
+            .map_err(|error| CliError::remote(to, &error)),
         Tree::Partition(_) | Tree::Local => from.rename(to),
     }
 }

@@ -68,7 +68,11 @@ fn remove(context: &Context, args: &Args, text: &OsString, failures: &mut Vec<Cl
     }
     let before = failures.len();
     tree(context, &partition, &place, failures)?;
-    if before < failures.len() { Err(CliError::failed(format!("{place}: not all of it could be removed"))) } else { Ok(()) }
+    if before < failures.len() {
+        Err(CliError::failed(format!("{place}: not all of it could be removed")))
+    } else {
+        Ok(())
+    }
 }
 
 /// Removes what is in a directory, then the directory.

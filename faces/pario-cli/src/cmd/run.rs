@@ -29,9 +29,10 @@ Examples:
   pario run --servers 4 --stage-out out/ -- ./simulate   up, run, stage out, down
   pario run --stage-in input/ -- sh -c 'pario ls -l pario://$PARIO_PARTITION/'
   pario run --store memory --memory 8GiB -- ./simulate
-The command gets PARIO_PARTITION, PARIO_REGISTRY and PARIO_BIN; signals are passed on to it; the exit code is its own, or
-128 + N if signal N ended it. Staging out is verified by checksums and runs also when the command failed; if it cannot be
-done the partition is kept, the way to reach it is printed, and the exit code is 3 if the command's was 0.")]
+The command gets PARIO_PARTITION, PARIO_REGISTRY and PARIO_BIN; signals are passed on to it; the
+exit code is its own, or 128 + N if signal N ended it. Staging out is verified by checksums and
+runs also when the command failed; if it cannot be done the partition is kept, the way to reach it
+is printed, and the exit code is 3 if the command's was 0.")]
 pub(crate) struct Args {
     /// A partition file
     #[arg(long, value_name = "FILE")]
@@ -135,7 +136,11 @@ impl Session<'_> {
             return Ok(());
         }
         let servers = human::count(self.up.entry.servers.len(), "server");
-        self.context.report(format!("{}: {servers} ready in {}", self.name(), human::duration(self.up.took)))?;
+        self.context.report(format!(
+            "{}: {servers} ready in {}",
+            self.name(),
+            human::duration(self.up.took)
+        ))?;
         // Before the command's own output.
         self.context.flush()
     }
@@ -156,7 +161,11 @@ impl Session<'_> {
         match stage::stage_out(self.context, &partition, dir, &self.watch.stop) {
             Ok(()) => Ok(Ran { code, kept: false }),
             Err(error) => {
-                complain(&CliError::failed(format!("{}: staging out to {} failed: {error}", self.name(), dir.display())));
+                complain(&CliError::failed(format!(
+                    "{}: staging out to {} failed: {error}",
+                    self.name(),
+                    dir.display()
+                )));
                 Ok(Ran { code: if code == 0 { EXIT_PARTLY } else { code }, kept: true })
             }
         }

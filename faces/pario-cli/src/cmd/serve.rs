@@ -24,7 +24,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Outcome<ExitCode> {
     assert!(args.from_stdin, "the command line requires it");
     if args.background {
-        let failed = |error: &dyn std::fmt::Display| CliError::failed(format!("cannot start the server: {error}"));
+        let failed =
+            |error: &dyn std::fmt::Display| CliError::failed(format!("cannot start the server: {error}"));
         let own = std::env::current_exe().or_else(|_| binary::find_binary().map_err(std::io::Error::other));
         let mut server = Command::new(own.map_err(|error| failed(&error))?);
         server.args(SERVE_ARGUMENTS);

@@ -122,7 +122,10 @@ impl Seen {
             let layout = attr.layout;
             let servers = human::count(usize::from(layout.count()), "server");
             let stripe = Size(layout.stripe_bytes());
-            row("striping", format!("blocks of {stripe} on {servers}, the first on server {}", layout.first()));
+            row(
+                "striping",
+                format!("blocks of {stripe} on {servers}, the first on server {}", layout.first()),
+            );
         }
         for (server, bytes) in &self.objects {
             let length = bytes.map_or("no object".to_owned(), |bytes| format!("{bytes} bytes"));

@@ -100,7 +100,11 @@ fn print(context: &Context, seen: &[PartitionHealth], before: Before<'_>) -> Out
     Ok(())
 }
 
-fn partition(context: &Context, health: &PartitionHealth, earlier: Option<(&PartitionHealth, Duration)>) -> Outcome {
+fn partition(
+    context: &Context,
+    health: &PartitionHealth,
+    earlier: Option<(&PartitionHealth, Duration)>,
+) -> Outcome {
     let servers = count(health.size(), "server");
     let room = match health.space() {
         Some(space) => {
@@ -115,13 +119,14 @@ fn partition(context: &Context, health: &PartitionHealth, earlier: Option<(&Part
     }
     if health.servers.iter().any(|server| server.report.is_ok()) {
         let mut table = Table::with_head(&[
-            "server", "<health", "up", "free", "memory", "cache", "hits", "requests", "received", "sent", "staged",
-            "p50", "p99", "clients", "<where",
+            "server", "<health", "up", "free", "memory", "cache", "hits", "requests", "received", "sent",
+            "staged", "p50", "p99", "clients", "<where",
         ])
         .indented(2);
         for server in &health.servers {
             let old = earlier.and_then(|(old, ago)| {
-                let report = old.servers.iter().find(|other| other.index == server.index)?.report.as_ref().ok()?;
+                let report =
+                    old.servers.iter().find(|other| other.index == server.index)?.report.as_ref().ok()?;
                 Some((report, ago))
             });
             table.row(row(server, old));
@@ -176,7 +181,8 @@ fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
 /// Who waits for whom.
 fn waits(context: &Context, health: &PartitionHealth) -> Outcome {
     for wait in health.waiting() {
-        let holders: Vec<&str> = wait["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let holders: Vec<&str> =
+            wait["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let line = format!(
             "  {} waits {} for {} (inode {})",
             wait["waiter"].as_str().unwrap_or("somebody"),

@@ -63,7 +63,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     context.line(crate::error::one_line(&place.to_string()))?;
     walk.print(&place, "", 1)?;
     let Seen { directories, files, bytes } = walk.seen;
-    let directories = if directories == 1 { "1 directory".to_owned() } else { format!("{directories} directories") };
+    let directories =
+        if directories == 1 { "1 directory".to_owned() } else { format!("{directories} directories") };
     context.line(format!("\n{directories}, {}, {}", human::count(files, "file"), Size(bytes).rounded()))
 }
 
@@ -116,7 +117,9 @@ impl Walk<'_> {
                 "name": String::from_utf8_lossy(&entry.name), "kind": entry.attr.kind, "size": entry.attr.size,
             });
             match entry.attr.kind {
-                FileKind::Directory if level < self.args.level => fact["entries"] = json!(self.facts(&place, level + 1)?),
+                FileKind::Directory if level < self.args.level => {
+                    fact["entries"] = json!(self.facts(&place, level + 1)?)
+                }
                 FileKind::Symlink => fact["target"] = json!(place.read_link()?.to_string_lossy()),
                 FileKind::Directory | FileKind::File => {}
             }

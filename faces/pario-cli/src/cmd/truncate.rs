@@ -46,6 +46,7 @@ fn cut(context: &Context, args: &Args, text: &OsString) -> Outcome {
     let partition = context.mount(&location.partition)?;
     let place = Place::in_partition(&partition, &location.path);
     let options = partition.options().read(true).write(true).create(!args.no_create);
-    let cut = options.open(&place.path).and_then(|file| file.set_len(args.size.0).and_then(|()| file.close()));
+    let cut =
+        options.open(&place.path).and_then(|file| file.set_len(args.size.0).and_then(|()| file.close()));
     cut.map_err(|error| CliError::remote(&place, &error))
 }

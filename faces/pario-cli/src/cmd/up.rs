@@ -19,9 +19,9 @@ use crate::settings_args::SettingsArgs;
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
-  pario up --name scratch --servers 4 --dir /data    servers in /data/scratch/server-0 … server-3
-  pario up scratch.toml                              as the partition file says
-  pario up scratch                                   again, after `pario down` or when its servers died
+  pario up --name scratch --servers 4 --dir /data   in /data/scratch/server-0 … server-3
+  pario up scratch.toml                             as the partition file says
+  pario up scratch                                  again, after `pario down` or a crash
   pario up --name fast --servers 2 --store memory --memory 1GiB
   pario up --name wide --servers node1:/data,node2:/data")]
 pub(crate) struct Args {
@@ -53,7 +53,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     context.report(line(&up, space.free_bytes))?;
     if 0 < context.speech.verbose {
         for server in &up.entry.servers {
-            context.report(format!("  server {} (process {}): {}", server.index, server.pid, server.dir.display()))?;
+            context.report(format!(
+                "  server {} (process {}): {}",
+                server.index,
+                server.pid,
+                server.dir.display()
+            ))?;
         }
     }
     Ok(())
@@ -83,7 +88,9 @@ fn settings(args: &Args, registry: &Registry) -> Outcome<Settings> {
 
 /// A word that is the name of a known partition, and not a file.
 pub(super) fn known_name(what: &Path, registry: &Registry) -> Outcome<Option<String>> {
-    let Some(word) = what.to_str().filter(|word| !word.contains('/') && !what.is_file()) else { return Ok(None) };
+    let Some(word) = what.to_str().filter(|word| !word.contains('/') && !what.is_file()) else {
+        return Ok(None);
+    };
     if registry.get(word)?.is_some() {
         return Ok(Some(word.to_owned()));
     }

@@ -140,16 +140,16 @@ pub(super) enum Durability {
 }
 
 impl Target {
-    /// Makes a new file.
-    pub(super) fn create(place: &Place) -> Outcome<Target> {
-        match &place.tree {
+    /// Makes a new file called `temporary`; messages call it `place`, which it will be.
+    pub(super) fn create(temporary: &Place, place: &Place) -> Outcome<Target> {
+        match &temporary.tree {
             Tree::Local => {
                 let file = fs::OpenOptions::new()
                     .read(true)
                     .write(true)
                     .create_new(true)
                     .mode(0o600)
-                    .open(&place.path)
+                    .open(&temporary.path)
                     .map_err(|error| CliError::local(&place.path, &error))?;
                 Ok(Target::Local { file, place: place.clone() })
             }
@@ -160,7 +160,7 @@ impl Target {
                     .write(true)
                     .create_new(true)
                     .mode(0o600)
-                    .open(&place.path)
+                    .open(&temporary.path)
                     .map_err(|error| CliError::remote(place, &error))?;
                 Ok(Target::Partition {
                     file: Mutex::new(Some(std::sync::Arc::new(file))),

@@ -55,7 +55,7 @@ impl FileCopy {
         let bytes = source.len()?;
         let temporary =
             job.pair.to.sibling(&temporary_name(job.pair.to.name().unwrap_or_default().as_bytes()));
-        let target = Target::create(&temporary)?;
+        let target = Target::create(&temporary, &job.pair.to)?;
         let pieces = bytes.div_ceil(PIECE_BYTES);
         Ok(FileCopy {
             job,

@@ -73,8 +73,8 @@ fn holes_stay_holes_both_ways() {
 }
 
 fn allocated(dir: &std::path::Path) -> u64 {
-    let entries = fs::read_dir(dir).unwrap().flatten();
-    let size = |entry: fs::DirEntry| match entry.metadata().unwrap() {
+    let entries = fs::read_dir(dir).expect("a directory").flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata().expect("its attributes") {
         metadata if metadata.is_dir() => allocated(&entry.path()),
         metadata => metadata.blocks() * 512,
     };

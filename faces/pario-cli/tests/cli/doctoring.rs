@@ -11,23 +11,26 @@ use crate::support::{World, kill, noise, until};
 fn with_file() -> (World, Vec<PathBuf>) {
     let world = World::new();
     world.up("s", 2);
-    fs::write(world.path("f"), noise(3_000_000)).unwrap();
+    fs::write(world.path("f"), noise(3_000_000)).expect("room for a file");
     world.ok(&["cp", "f", "pario://s/f"]);
     let objects = (0..2).flat_map(|server| objects(&world, server)).collect();
     (world, objects)
 }
 
 fn objects(world: &World, server: u16) -> Vec<PathBuf> {
-    let dirs = fs::read_dir(world.server_dir("s", server).join("objects")).unwrap().flatten();
-    dirs.flat_map(|dir| fs::read_dir(dir.path()).unwrap().flatten()).map(|entry| entry.path()).collect()
+    let dirs =
+        fs::read_dir(world.server_dir("s", server).join("objects")).expect("a store has objects").flatten();
+    dirs.flat_map(|dir| fs::read_dir(dir.path()).expect("a directory").flatten())
+        .map(|entry| entry.path())
+        .collect()
 }
 
 /// Exit code and kinds of the problems.
 fn problems(world: &World, words: &[&str]) -> (i32, Vec<String>) {
     let said = world.pario(&[&["doctor", "s", "--json"], words].concat());
-    let facts: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-    let kinds = facts["problems"].as_array().unwrap().iter();
-    (said.code, kinds.map(|problem| problem["problem"].as_str().unwrap().to_owned()).collect())
+    let facts: serde_json::Value = serde_json::from_str(&said.out).expect("--json prints JSON");
+    let kinds = facts["problems"].as_array().expect("a list of problems").iter();
+    (said.code, kinds.map(|problem| problem["problem"].as_str().expect("a kind").to_owned()).collect())
 }
 
 #[test]

@@ -103,7 +103,8 @@ fn du_df_and_tree_add_up() {
     assert!(tree.ends_with("2 directories, 2 files, 5.86 KiB\n"), "{tree}");
     assert_eq!(world.json(&["tree", "pario://s/"])["entries"][0]["entries"][0]["name"], "b");
     let df = world.json(&["df"]);
-    let (total, each) = (df[0]["space"]["total_bytes"].as_u64(), df[0]["servers"][0]["space"]["total_bytes"].as_u64());
+    let (total, each) =
+        (df[0]["space"]["total_bytes"].as_u64(), df[0]["servers"][0]["space"]["total_bytes"].as_u64());
     assert_eq!(total, each, "both servers share one file system, which counts once");
 }
 

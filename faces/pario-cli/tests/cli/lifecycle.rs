@@ -88,12 +88,48 @@ fn one_server_that_died_is_named_and_started_again() {
 }
 
 #[test]
+fn a_server_that_stands_still_is_named_in_time() {
+    let world = World::new();
+    world.up("s", 2);
+    let pids = world.server_pids("s");
+    kill(pids[1], Signal::STOP);
+    let status = world.pario(&["status", "s"]);
+    kill(pids[1], Signal::CONT);
+    assert_eq!(status.code, 3, "{status:?}");
+    assert!(status.out.contains("partly running") && status.out.contains("unreachable"), "{status:?}");
+    assert!(until(|| world.pario(&["status", "s"]).code == 0));
+}
+
+#[test]
+fn watching_repeats_until_interrupted() {
+    let world = World::new();
+    world.up("s", 1);
+    let said = Running::start(
+        std::process::Command::new("sh")
+            .args(["-c", "exec \"$@\" > \"$0\""])
+            .args([
+                world.path("watched").as_os_str(),
+                env!("CARGO_BIN_EXE_pario").as_ref(),
+                "status".as_ref(),
+                "--watch".as_ref(),
+                "0.1".as_ref(),
+            ])
+            .env("PARIO_REGISTRY", world.registry()),
+    );
+    let seen = || std::fs::read_to_string(world.path("watched")).unwrap_or_default();
+    assert!(until(|| 2 < seen().matches("s: running, 1 server").count()), "{}", seen());
+    assert!(seen().contains("B/s"), "rates are shown from the second time on: {}", seen());
+    kill(said.pid(), Signal::INT);
+    let said = said.said();
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+}
+
+#[test]
 fn of_two_ups_at_once_one_wins() {
     let world = World::new();
     let data = world.text("data");
-    let up = || {
-        Running::start(world.command().args(["up", "--name", "one", "--servers", "2", "--dir", &data]))
-    };
+    let up =
+        || Running::start(world.command().args(["up", "--name", "one", "--servers", "2", "--dir", &data]));
     let said: Vec<_> = [up(), up(), up()].into_iter().map(Running::said).collect();
     let winners = said.iter().filter(|said| said.code == 0).count();
     assert_eq!(winners, 1, "{said:?}");
@@ -144,7 +180,19 @@ fn config_tells_where_each_setting_came_from() {
 fn a_memory_partition_holds_files_until_it_goes() {
     let world = World::new();
     let data = world.text("data");
-    world.ok(&["up", "--name", "m", "--servers", "2", "--dir", &data, "--store", "memory", "--memory", "64MiB"]);
+    world.ok(&[
+        "up",
+        "--name",
+        "m",
+        "--servers",
+        "2",
+        "--dir",
+        &data,
+        "--store",
+        "memory",
+        "--memory",
+        "64MiB",
+    ]);
     std::fs::write(world.path("f"), vec![9; 3 << 20]).unwrap();
     world.ok(&["cp", "f", "pario://m/f"]);
     assert_eq!(world.pario(&["cat", "pario://m/f"]).out.len(), 3 << 20);

@@ -20,7 +20,10 @@ fn check(world: &World, cases: &[(i32, &[&str], &[&str])]) {
 fn partition_files_that_are_wrong() {
     let world = World::new();
     let cases = [
-        ("name = \"x\"\nservers = [\"/x\"]\nstrpe = \"1MiB\"\n", "unknown key 'strpe': did you mean 'stripe'?"),
+        (
+            "name = \"x\"\nservers = [\"/x\"]\nstrpe = \"1MiB\"\n",
+            "unknown key 'strpe': did you mean 'stripe'?",
+        ),
         ("name = \"x\"\nservers = [\"/x\"]\nstripe = \"1 furlong\"\n", "is not a size"),
         ("name = \"x\"\nservers = [\"/x\"]\nstripe = \"5000\"\n", "multiple of 4KiB"),
         ("name = \"a/b\"\nservers = [\"/x\"]\n", "must not have a slash"),
@@ -43,22 +46,25 @@ fn command_lines_that_are_wrong() {
     world.up("s", 1);
     let long_name = format!("pario://s/{}", "n".repeat(256));
     let long_path = format!("pario://s{}", "/name".repeat(1000));
-    check(&world, &[
-        (2, &["frobnicate"], &["frobnicate", "--help"]),
-        (2, &["up", "--strpe", "4KiB"], &["--strpe", "--help"]),
-        (2, &["up", "--name", "x", "--servers", "0"], &["1 to 1024 servers"]),
-        (2, &["up", "--name", "x", "--dir", "/x"], &["--servers N"]),
-        (2, &["up", "--servers", "2"], &["'name' is missing", "--name"]),
-        (2, &["up", "--name", "a/b", "--servers", "1"], &["must not have a slash"]),
-        (2, &["ls", "/plain"], &["is not in a partition", "pario://NAME/path"]),
-        (2, &["ls", "pario:///x"], &["names no partition"]),
-        (2, &["ls"], &["PARIO_PARTITION"]),
-        (2, &["ls", &long_name], &["too long", "256", "255"]),
-        (2, &["ls", &long_path], &["the path is too long", "4095"]),
-        (2, &["ln", "x", "pario://s/y"], &["ln -s"]),
-        (2, &["truncate", "-s", "much", "pario://s/y"], &["is not a size"]),
-        (1, &["mv", "pario://s/x", "pario://t/x"], &["two partitions", "pario cp"]),
-    ]);
+    check(
+        &world,
+        &[
+            (2, &["frobnicate"], &["frobnicate", "--help"]),
+            (2, &["up", "--strpe", "4KiB"], &["--strpe", "--help"]),
+            (2, &["up", "--name", "x", "--servers", "0"], &["1 to 1024 servers"]),
+            (2, &["up", "--name", "x", "--dir", "/x"], &["--servers N"]),
+            (2, &["up", "--servers", "2"], &["'name' is missing", "--name"]),
+            (2, &["up", "--name", "a/b", "--servers", "1"], &["must not have a slash"]),
+            (2, &["ls", "/plain"], &["is not in a partition", "pario://NAME/path"]),
+            (2, &["ls", "pario:///x"], &["names no partition"]),
+            (2, &["ls"], &["PARIO_PARTITION"]),
+            (2, &["ls", &long_name], &["too long", "256", "255"]),
+            (2, &["ls", &long_path], &["the path is too long", "4095"]),
+            (2, &["ln", "x", "pario://s/y"], &["ln -s"]),
+            (2, &["truncate", "-s", "much", "pario://s/y"], &["is not a size"]),
+            (1, &["mv", "pario://s/x", "pario://t/x"], &["two partitions", "pario cp"]),
+        ],
+    );
 }
 
 #[test]
@@ -96,7 +102,10 @@ fn directories_that_cannot_be_used() {
     assert!(line.contains("file/two is not a directory"), "{line}");
     let list = format!("{data}/one,/proc/1/two,{data}/three");
     let line = world.fails(1, &["up", "--name", "x", "--servers", &list]);
-    assert!(line.contains("1 of 3 servers did not start") && line.contains("server 1 (/proc/1/two)"), "{line}");
+    assert!(
+        line.contains("1 of 3 servers did not start") && line.contains("server 1 (/proc/1/two)"),
+        "{line}"
+    );
     world.assert_nothing_left();
 }
 
@@ -172,26 +181,31 @@ fn files_for_directories_and_the_reverse() {
     std::fs::write(world.path("f"), "x").unwrap();
     std::fs::create_dir(world.path("dir")).unwrap();
     world.ok(&["cp", "f", "pario://s/d/"]);
-    check(&world, &[
-        (1, &["cat", "pario://s/d"], &["pario://s/d: is a directory"]),
-        (1, &["rm", "pario://s/d"], &["is a directory", "-r"]),
-        (1, &["cp", "pario://s/d", "out"], &["is a directory", "-r"]),
-        (1, &["ls", "pario://s/d/f/x"], &["not a directory"]),
-        (1, &["mkdir", "pario://s/d/f"], &["already exists"]),
-        (1, &["mkdir", "pario://s/d/f/y"], &["not a directory"]),
-        (1, &["mkdir", "pario://s/no/y"], &["no such file or directory"]),
-        (1, &["mv", "pario://s/d", "pario://s/d/f"], &["pario://s/d/f"]),
-        (1, &["rm", "pario://s/none"], &["pario://s/none: no such file or directory"]),
-        (1, &["rm", "-r", "pario://s/"], &["root of a partition", "--destroy"]),
-        (1, &["stat", "pario://s/none"], &["no such file or directory"]),
-        (1, &["tree", "pario://s/d/f"], &["not a directory"]),
-        (1, &["truncate", "-s", "1", "pario://s/d"], &["is a directory"]),
-        (1, &["cp", "none", "pario://s/x"], &["none: no such file or directory"]),
-        (1, &["cp", "f", "f", "pario://s/x"], &["not a directory", "slash"]),
-        (1, &["cp", "-r", "dir", "pario://s/d/f"], &["pario://s/d/f"]),
-        (1, &["cp", "pario://s/d/f", "pario://s/d/f"], &["are the same file"]),
-        (1, &["cp", "-r", "pario://s/d", "pario://s/d/e"], &["into itself"]),
-    ]);
+    check(
+        &world,
+        &[
+            (1, &["cat", "pario://s/d"], &["pario://s/d: is a directory"]),
+            (1, &["rm", "pario://s/d"], &["is a directory", "-r"]),
+            (1, &["cp", "pario://s/d", "out"], &["is a directory", "-r"]),
+            (1, &["ls", "pario://s/d/f/x"], &["not a directory"]),
+            (1, &["mkdir", "pario://s/d/f"], &["already exists"]),
+            (1, &["mkdir", "pario://s/d/f/y"], &["not a directory"]),
+            (1, &["mkdir", "pario://s/no/y"], &["no such file or directory"]),
+            (1, &["mv", "pario://s/d", "pario://s/d/f"], &["pario://s/d/f"]),
+            (1, &["rm", "pario://s/none"], &["pario://s/none: no such file or directory"]),
+            (1, &["rm", "-r", "pario://s/"], &["root of a partition", "--destroy"]),
+            (1, &["stat", "pario://s/none"], &["no such file or directory"]),
+            (1, &["tree", "pario://s/d/f"], &["not a directory"]),
+            (1, &["truncate", "-s", "1", "pario://s/d"], &["is a directory"]),
+            (1, &["cp", "none", "pario://s/x"], &["none: no such file or directory"]),
+            (1, &["cp", "f", "pario://s/no/x"], &["pario://s/no/x: no such file or directory"]),
+            (1, &["cp", "pario://s/d/f", "no/x"], &["no/x: no such file or directory"]),
+            (1, &["cp", "f", "f", "pario://s/x"], &["not a directory", "slash"]),
+            (1, &["cp", "-r", "dir", "pario://s/d/f"], &["pario://s/d/f"]),
+            (1, &["cp", "pario://s/d/f", "pario://s/d/f"], &["are the same file"]),
+            (1, &["cp", "-r", "pario://s/d", "pario://s/d/e"], &["into itself"]),
+        ],
+    );
     // A directory replaces an empty one only.
     world.ok(&["mkdir", "-p", "pario://s/from/same", "pario://s/to/same/inner"]);
     let line = world.fails(1, &["mv", "pario://s/from/same", "pario://s/to"]);
@@ -217,7 +231,8 @@ fn some_done_and_some_not_is_said_by_the_code() {
 #[test]
 fn a_log_filter_that_is_none_is_refused() {
     let world = World::new();
-    let said = crate::support::said(&world.command().env("PARIO_LOG", "loud").arg("status").output().unwrap());
+    let said =
+        crate::support::said(&world.command().env("PARIO_LOG", "loud").arg("status").output().unwrap());
     assert_eq!(said.code, 2);
     assert!(said.err.contains("PARIO_LOG") && said.err.contains("must be one of"), "{said:?}");
 }

@@ -48,7 +48,9 @@ fn data_is_staged_in_and_out_also_when_the_command_fails() {
     fs::create_dir_all(world.path("in/sub")).unwrap();
     fs::write(world.path("in/sub/big"), noise(5_000_000)).unwrap();
     fs::write(world.path("in/old"), "old").unwrap();
-    let script = script("echo new > n; pario cp n pario://$PARIO_PARTITION/made/ && pario rm pario://$PARIO_PARTITION/old; exit 5");
+    let script = script(
+        "echo new > n; pario cp n pario://$PARIO_PARTITION/made/ && pario rm pario://$PARIO_PARTITION/old; exit 5",
+    );
     let said = world.pario(&job(&["--stage-in", "in", "--stage-out", "out"], &script));
     assert_eq!((said.code, said.err.as_str()), (5, ""));
     assert_eq!(world.tree("out"), ["made", "made/n", "sub", "sub/big"]);
@@ -63,7 +65,8 @@ fn a_signal_is_passed_on_and_the_data_comes_out() {
         "trap 'echo told > t; pario cp t pario://$PARIO_PARTITION/; exit 11' TERM; touch ready; \
          while :; do sleep 0.02; done",
     );
-    let running = Running::start(world.command().args(job(&["--servers", "2", "--stage-out", "out"], &script)));
+    let running =
+        Running::start(world.command().args(job(&["--servers", "2", "--stage-out", "out"], &script)));
     assert!(until(|| world.path("ready").exists()));
     kill(running.pid(), Signal::TERM);
     let said = running.said();
@@ -92,7 +95,10 @@ fn a_stage_out_that_fails_keeps_the_partition_and_says_how_to_reach_it() {
     let said = world.pario(&job(&["--name", "job", "--stage-out", "out"], &script));
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.err.contains("staging out to out failed"), "{said:?}");
-    assert!(said.err.contains("pario ls pario://job/") && said.err.contains("pario down job --destroy"), "{said:?}");
+    assert!(
+        said.err.contains("pario ls pario://job/") && said.err.contains("pario down job --destroy"),
+        "{said:?}"
+    );
     assert_eq!(world.ok(&["ls", "pario://job/"]), "p\n");
     world.ok(&["cp", "-rp", "pario://job/", "rescued"]);
     assert_eq!(fs::read_to_string(world.path("rescued/p")).unwrap(), "precious\n");
@@ -109,6 +115,25 @@ fn a_stage_out_that_is_blocked_from_the_start_is_said_before_the_command_runs() 
     assert!(said.err.lines().next().unwrap().contains("--stage-out out/dir"), "{said:?}");
     assert!(world.path("ran").exists());
     world.ok(&["ls", "pario://job/"]);
+}
+
+#[test]
+fn a_signal_that_is_ignored_stays_ignored() {
+    let world = World::new();
+    let script = script("touch ready; while ! test -e go; do sleep 0.02; done; exit 4");
+    let mut nohup = std::process::Command::new("nohup");
+    nohup.arg(env!("CARGO_BIN_EXE_pario")).args(job(&["--servers", "1"], &script));
+    nohup
+        .env("PARIO_REGISTRY", world.registry())
+        .env("TMPDIR", world.path("tmp"))
+        .current_dir(world.path(""));
+    nohup.stdin(std::process::Stdio::null());
+    let running = Running::start(&mut nohup);
+    assert!(until(|| world.path("ready").exists()));
+    kill(running.pid(), Signal::HUP);
+    fs::write(world.path("go"), "").unwrap();
+    assert_eq!(running.said().code, 4);
+    world.assert_nothing_left();
 }
 
 #[test]

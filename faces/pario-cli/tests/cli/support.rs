@@ -86,7 +86,11 @@ impl World {
         let said = self.pario(words);
         assert_eq!(said.code, code, "{}: {said:?}", shown(words));
         assert_eq!(said.err.lines().count(), 1, "{}: {said:?}", shown(words));
-        said.err.trim_end().strip_prefix("pario: ").expect("complaints start with the program's name").to_owned()
+        said.err
+            .trim_end()
+            .strip_prefix("pario: ")
+            .expect("complaints start with the program's name")
+            .to_owned()
     }
 
     /// Runs it with `--json` and reads the answer.
@@ -119,7 +123,8 @@ impl World {
     pub(crate) fn server_pids(&self, name: &str) -> Vec<i32> {
         let status = self.json(&["status", name]);
         let servers = status[0]["servers"].as_array().expect("a list of servers").clone();
-        let pid = |server: &serde_json::Value| i32::try_from(server["pid"].as_i64().unwrap_or(0)).unwrap_or(0);
+        let pid =
+            |server: &serde_json::Value| i32::try_from(server["pid"].as_i64().unwrap_or(0)).unwrap_or(0);
         servers.iter().map(pid).collect()
     }
 

@@ -321,7 +321,7 @@ impl Service {
 }
 
 fn read(store: &dyn Store, object: ObjectId, at: LocalOffset, bytes: usize) -> Result<Done, StoreError> {
-    let mut data = vec![0; bytes];
+    let mut data = pario_net::buffers::take(bytes);
     let count = store.read(object, at, &mut data)?;
     data.truncate(count);
     Ok(Done { reply: Some(Reply::Data {}), data, descriptors: Vec::new() })

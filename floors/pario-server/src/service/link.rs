@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use pario_core::limits::{FRAME_BODY_BYTES_MAX, IN_FLIGHT_MAX};
+use pario_net::buffers;
 use pario_net::frame::{Assembler, Frame, FrameError, GREETING_BODY_BYTES_MAX};
 use pario_net::greeting::{Challenge, Hello};
 use pario_net::stream::Stream;
@@ -206,7 +207,7 @@ impl Link {
                 Err(error) => return Err(error),
             }
             if total <= self.sent {
-                self.outgoing.pop_front();
+                self.outgoing.pop_front().into_iter().for_each(|sent| buffers::give_back(sent.data));
                 self.sent = 0;
             }
         }

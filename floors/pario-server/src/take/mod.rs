@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use pario_core::{Clock, Code, Fault, InodeId, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
+use pario_net::buffers;
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
@@ -199,6 +200,7 @@ impl Worker {
                 )))),
                 None => done(Ok(())),
             }
+            buffers::give_back(write.data);
         }
         self.outboxes.settle(&reached, &errors, &self.stats);
         for (session, what) in reached.lies {

@@ -137,9 +137,8 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether an address is one of this machine's: the kernel lets a socket be bound to addresses of its own interfaces only.
-#[must_use]
-pub fn is_own_address(address: IpAddr) -> bool {
+/// The kernel lets a socket be bound to addresses of its own interfaces only.
+fn is_own_address(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
 }
 

@@ -8,7 +8,7 @@ use pario_core::{PartitionId, ServerIndex};
 use pario_sys::process;
 use serde::{Deserialize, Serialize};
 
-use super::address::{is_local, is_own_address, own_host};
+use super::address::{is_local, own_host};
 use super::settings::Settings;
 
 /// What a partition is doing, as far as the registry was told.
@@ -79,7 +79,7 @@ impl ServerEntry {
     /// of a partition are on one machine; then, and without TCP, the address tells nothing against it.
     #[must_use]
     pub fn is_at_own_address(&self) -> bool {
-        self.tcp.is_none_or(|tcp| tcp.ip().is_loopback() || is_own_address(tcp.ip()))
+        self.tcp.is_none_or(|tcp| is_local(&tcp.ip().to_string()))
     }
 }
 

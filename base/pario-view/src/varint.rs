@@ -1,0 +1,128 @@
+//! Numbers in as few bytes as they need: seven bits a byte, the lowest first; signed ones zigzag; series as steps above their
+//! smallest, in units of what divides them all.
+//!
+//! Never: allocates by a count it was told before it has seen that many bytes.
+
+use pario_core::codec::{Malformed, Reader, Writer};
+
+use crate::residue::gcd;
+
+/// Appends an unsigned number.
+pub(crate) fn put(writer: &mut Writer, mut number: u64) {
+    while 0x80 <= number {
+        writer.raw(&[low_bits(number) | 0x80]);
+        number >>= 7;
+    }
+    writer.raw(&[low_bits(number)]);
+}
+
+/// Appends a signed number: 0, -1, 1, -2, … become 0, 1, 2, 3, …
+pub(crate) fn put_signed(writer: &mut Writer, number: i64) {
+    put(writer, ((number << 1) ^ (number >> 63)).cast_unsigned());
+}
+
+/// Appends a series: smallest, unit, then how many units each lies above the smallest.
+pub(crate) fn put_series(writer: &mut Writer, series: &[i64]) {
+    let least = series.iter().copied().min().unwrap_or(0);
+    let unit = series.iter().fold(0, |unit, number| gcd(above(*number, least), unit)).max(1);
+    put_signed(writer, least);
+    put(writer, unit);
+    for number in series {
+        put(writer, above(*number, least) / unit);
+    }
+}
+
+/// Takes an unsigned number.
+pub(crate) fn get(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = reader.get::<u8>()?;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && 1 < bits {
+            break;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err(Malformed("number beyond 64 bits"))
+}
+
+/// Takes an unsigned number below 2^63.
+pub(crate) fn get_positive(reader: &mut Reader<'_>) -> Result<i64, Malformed> {
+    i64::try_from(get(reader)?).map_err(|_| Malformed("number beyond 63 bits"))
+}
+
+/// Takes a signed number.
+pub(crate) fn get_signed(reader: &mut Reader<'_>) -> Result<i64, Malformed> {
+    let number = get(reader)?;
+    Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+}
+
+/// Takes a count of things of which each takes at least one more byte.
+pub(crate) fn get_count(reader: &mut Reader<'_>) -> Result<usize, Malformed> {
+    let count = usize::try_from(get(reader)?).map_err(|_| Malformed("count beyond memory"))?;
+    if reader.remaining() < count { Err(Malformed("list longer than its bytes")) } else { Ok(count) }
+}
+
+/// Takes a series of `count` numbers.
+pub(crate) fn get_series(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>, Malformed> {
+    let least = get_signed(reader)?;
+    let unit = get(reader)?;
+    if reader.remaining() < count {
+        return Err(Malformed("list longer than its bytes"));
+    }
+    let number = |_| {
+        let above = get(reader)?.checked_mul(unit).ok_or(Malformed("number beyond 64 bits"))?;
+        least.checked_add_unsigned(above).ok_or(Malformed("number beyond 63 bits"))
+    };
+    (0..count).map(number).collect()
+}
+
+fn above(number: i64, least: i64) -> u64 {
+    number.abs_diff(least)
+}
+
+fn low_bits(number: u64) -> u8 {
+    number.to_le_bytes()[0] & 0x7f
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bytes(write: impl FnOnce(&mut Writer)) -> Vec<u8> {
+        let mut writer = Writer::default();
+        write(&mut writer);
+        writer.into_bytes()
+    }
+
+    #[test]
+    fn bytes_are_pinned() {
+        assert_eq!(bytes(|w| put(w, 0)), [0]);
+        assert_eq!(bytes(|w| put(w, 300)), [0xac, 0x02]);
+        assert_eq!(bytes(|w| put_signed(w, -3)), [5]);
+        assert_eq!(bytes(|w| put_series(w, &[100, 40, 60])), [80, 20, 3, 0, 1]);
+        assert_eq!(bytes(|w| put(w, u64::MAX)).len(), 10);
+    }
+
+    #[test]
+    fn lies_are_refused() {
+        assert!(get(&mut Reader::new(&[0xff; 10])).is_err());
+        assert!(get(&mut Reader::new(&[0xff; 9])).is_err());
+        assert!(get_count(&mut Reader::new(&[200, 1, 0])).is_err());
+        assert!(get_series(&mut Reader::new(&[0, 1, 0]), 2).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn series_survive(series in prop::collection::vec(any::<i64>(), 0..20), small in 0u32..64) {
+            let series: Vec<i64> = series.iter().map(|number| number >> small).collect();
+            let bytes = bytes(|w| put_series(w, &series));
+            prop_assert_eq!(get_series(&mut Reader::new(&bytes), series.len()), Ok(series));
+        }
+    }
+}
