@@ -4,7 +4,7 @@
 
 use pario::client::Mount;
 use pario::core::{Code, Fault, FileAttr, InodeId, ObjectId, ServerIndex};
-use pario_net::message::{At, NameReply, NameRequest, Reply, Request};
+use pario::message::{At, NameReply, NameRequest, Reply, Request};
 
 /// Inodes or objects in one answer.
 const PAGE_ENTRIES: u32 = 4096;

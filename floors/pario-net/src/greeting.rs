@@ -114,14 +114,16 @@ pub struct Welcome {
     pub incarnation: Incarnation,
     /// Whether data that the server has taken dies with its process (memory and direct stores).
     pub volatile: bool,
-    /// Whether the server lends descriptors on the same node.
+    /// Whether the server lends descriptors for reading on the same node.
     pub lends: bool,
+    /// Whether it lends them for writing too: only where the store itself refuses what has no room.
+    pub lends_writing: bool,
     /// Outbox that clients should make.
     pub outbox_bytes: u64,
     /// Data that one message should carry.
     pub transfer_bytes: u32,
 }
-encode_struct!(Welcome { incarnation, volatile, lends, outbox_bytes, transfer_bytes });
+encode_struct!(Welcome { incarnation, volatile, lends, lends_writing, outbox_bytes, transfer_bytes });
 
 /// 32 random bytes.
 pub fn nonce() -> [u8; 32] {

@@ -350,7 +350,7 @@ pub enum Request {
         /// At most so many.
         limit: u32,
     },
-    /// Removes an object that no inode knows (doctor). Refused by the server while the object is in use. Answer: `Done`.
+    /// Removes an object that no inode knows (doctor, which makes sure of that). Answer: `Done`.
     RemoveOrphan {
         /// Which.
         object: ObjectId,

@@ -43,17 +43,22 @@ pub struct OpenStore {
     pub store: Arc<dyn Store>,
     /// Whether its bytes die with the process.
     pub volatile: bool,
-    /// Whether it lends descriptors.
+    /// Whether it lends descriptors for reading.
     pub lends: bool,
+    /// Whether it lends them for writing too. Memory does not: its limit is kept by the store, not by the kernel.
+    pub lends_writing: bool,
 }
 
 impl StoreChoice {
     /// Opens it.
     pub fn open(&self) -> Result<OpenStore, Fault> {
         Ok(match self {
-            StoreChoice::Files { dir } => {
-                OpenStore { store: Arc::new(FilesStore::open(dir)?), volatile: false, lends: true }
-            }
+            StoreChoice::Files { dir } => OpenStore {
+                store: Arc::new(FilesStore::open(dir)?),
+                volatile: false,
+                lends: true,
+                lends_writing: true,
+            },
             StoreChoice::Direct { dir, cache_bytes, high, low } => {
                 let share = |part: f64| part_of(*cache_bytes, part);
                 let settings = DirectSettings {
@@ -61,11 +66,19 @@ impl StoreChoice {
                     high_bytes: share(*high),
                     low_bytes: share(*low),
                 };
-                OpenStore { store: Arc::new(DirectStore::open(dir, settings)?), volatile: true, lends: false }
+                OpenStore {
+                    store: Arc::new(DirectStore::open(dir, settings)?),
+                    volatile: true,
+                    lends: false,
+                    lends_writing: false,
+                }
             }
-            StoreChoice::Memory { bytes } => {
-                OpenStore { store: Arc::new(MemoryStore::new(*bytes)), volatile: true, lends: true }
-            }
+            StoreChoice::Memory { bytes } => OpenStore {
+                store: Arc::new(MemoryStore::new(*bytes)),
+                volatile: true,
+                lends: true,
+                lends_writing: false,
+            },
         })
     }
 }

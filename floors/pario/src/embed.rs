@@ -173,6 +173,7 @@ fn server_spec(
         store: store.store,
         volatile: store.volatile,
         lends: store.lends,
+        lends_writing: store.lends_writing,
         names: (index == ServerIndex::MANAGER).then(|| names_in(&base.join("names"), defaults)),
         outbox_bytes: options.outbox_bytes as u64,
         transfer_bytes: 1 << 20,

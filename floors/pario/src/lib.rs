@@ -32,3 +32,5 @@ pub use handle::Partition;
 
 /// Words that appear in this interface.
 pub use pario_core as core;
+/// Messages to servers, for tools such as `pario doctor`.
+pub use pario_net::message;

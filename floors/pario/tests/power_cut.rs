@@ -47,6 +47,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
             volatile: false,
             // Writes through lent descriptors would pass the recording by.
             lends: false,
+            lends_writing: false,
             names: (index == 0).then_some(names),
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,

@@ -48,13 +48,19 @@ fn netns_a_cut_link_is_told_and_mended() {
         client.ask("sync near").ok();
     }
     let status = hosts.pario(Host::A, &["status", "two"]);
-    assert!(status.code == 3 && status.out.contains("partly running") && status.out.contains("unreachable"), "{status:?}");
+    assert!(
+        status.code == 3 && status.out.contains("partly running") && status.out.contains("unreachable"),
+        "{status:?}"
+    );
     hosts.set_cable("up");
     // The same mount and the same handles go on.
     assert!(until(|| client.ask("write far 9 200000").fault.is_none()), "the far server is found again");
     for path in ["far", "both"] {
         client.ask(&format!("write {path} 9 200000")).ok();
-        assert!(until(|| client.ask(&format!("sync {path}")).fault.is_none()), "what failed is told, then it works");
+        assert!(
+            until(|| client.ask(&format!("sync {path}")).fault.is_none()),
+            "what failed is told, then it works"
+        );
         client.ask(&format!("check {path} 9 200000")).ok();
     }
     client.ask("check lost 1 200000").ok();

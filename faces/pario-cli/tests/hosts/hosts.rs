@@ -91,7 +91,8 @@ impl Hosts {
     fn furnish(&self) {
         let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
         std::fs::create_dir(self.world.path("disk")).unwrap();
-        std::fs::write(self.world.path("names"), format!("127.0.0.1 localhost\n{} {own}\n", ADDRESSES[0])).unwrap();
+        std::fs::write(self.world.path("names"), format!("127.0.0.1 localhost\n{} {own}\n", ADDRESSES[0]))
+            .unwrap();
         let mut script = "#!/bin/sh\nhost=$1\nshift\ncase $host in\n".to_owned();
         for host in Host::BOTH {
             std::fs::create_dir(self.disk(host)).unwrap();
@@ -118,7 +119,12 @@ impl Hosts {
     pub(crate) fn on<S: AsRef<OsStr>>(&self, host: Host, program: impl AsRef<OsStr>, words: &[S]) -> Command {
         let pario = self.world.command();
         let mut command = Command::new(self.world.path("enter"));
-        command.arg(host.address()).arg(program).args(words).current_dir(self.world.path("")).stdin(std::process::Stdio::null());
+        command
+            .arg(host.address())
+            .arg(program)
+            .args(words)
+            .current_dir(self.world.path(""))
+            .stdin(std::process::Stdio::null());
         for (name, value) in pario.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -156,8 +162,10 @@ impl Hosts {
     pub(crate) fn up(&self, servers: &[String]) {
         let list: Vec<String> = servers.iter().map(|server| format!("{server:?}")).collect();
         let launch = format!("{} {{host}} {{command}}", self.world.text("enter"));
-        let file =
-            format!("name = \"two\"\nstripe = \"64KiB\"\nservers = [{}]\nlaunch = {launch:?}\n", list.join(", "));
+        let file = format!(
+            "name = \"two\"\nstripe = \"64KiB\"\nservers = [{}]\nlaunch = {launch:?}\n",
+            list.join(", ")
+        );
         std::fs::write(self.world.path("two.toml"), file).unwrap();
         let line = self.ok(Host::A, &["up", "two.toml"]);
         assert!(line.starts_with(&format!("two: {} servers ready", servers.len())), "{line}");
@@ -186,7 +194,10 @@ impl Hosts {
     pub(crate) fn processes(&self) -> Vec<i32> {
         let pids = |space: &String| {
             let output = Command::new("ip").args(["netns", "pids", space]).output().expect("ip runs");
-            String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.parse().ok()).collect::<Vec<i32>>()
+            String::from_utf8_lossy(&output.stdout)
+                .lines()
+                .filter_map(|line| line.parse().ok())
+                .collect::<Vec<i32>>()
         };
         self.spaces.iter().flat_map(pids).collect()
     }

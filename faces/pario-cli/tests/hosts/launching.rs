@@ -31,7 +31,13 @@ fn a_launch_command_that_fails_is_quoted() {
     let world = World::new();
     partition_file(&world, &elsewhere(&world), "echo \"cannot reach $1 today\" >&2\nexit 1");
     let line = world.fails(1, &["up", "p.toml"]);
-    for part in ["'p'", "2 of 2 servers did not start", "cannot reach 192.0.2.8 today", "cannot reach 192.0.2.9 today", "exit status: 1"] {
+    for part in [
+        "'p'",
+        "2 of 2 servers did not start",
+        "cannot reach 192.0.2.8 today",
+        "cannot reach 192.0.2.9 today",
+        "exit status: 1",
+    ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     world.assert_nothing_left();
@@ -55,7 +61,12 @@ fn a_launch_command_that_hangs_is_ended() {
     let line = world.fails(1, &["up", "p.toml", "--timeout", "2"]);
     let took = seconds() - began;
     assert!(took < 12, "up took {took} s with a limit of 2 s");
-    for part in ["2 of 2 servers did not start", "server 0", "server 1", "no answer within 2 s: asking 192.0.2.8 in vain"] {
+    for part in [
+        "2 of 2 servers did not start",
+        "server 0",
+        "server 1",
+        "no answer within 2 s: asking 192.0.2.8 in vain",
+    ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert!(until(|| world.processes().is_empty()), "left behind: {:?}", world.processes());

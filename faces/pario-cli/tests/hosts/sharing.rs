@@ -15,7 +15,9 @@ fn holdings(pid: i32) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
         let standard = entry.file_name().to_str().is_some_and(|name| ["0", "1", "2"].contains(&name));
-        if let Some(metadata) = std::fs::metadata(entry.path()).ok().filter(|metadata| metadata.is_file() && !standard) {
+        if let Some(metadata) =
+            std::fs::metadata(entry.path()).ok().filter(|metadata| metadata.is_file() && !standard)
+        {
             found.insert((metadata.dev(), metadata.ino()));
         }
     }
@@ -40,7 +42,8 @@ fn mapped(pid: i32, name: &str) -> usize {
 fn claims(status: &Value, server: Host, pid: i32) -> Option<bool> {
     let clients = status[0]["servers"][server.at()]["status"]["clients"].as_array()?;
     let of_pid: Vec<&Value> = clients.iter().filter(|client| client["pid"] == pid).collect();
-    let shares: BTreeSet<bool> = of_pid.iter().filter_map(|client| client["shares_memory"].as_bool()).collect();
+    let shares: BTreeSet<bool> =
+        of_pid.iter().filter_map(|client| client["shares_memory"].as_bool()).collect();
     assert!(shares.len() < 2, "two ways to one server: {of_pid:?}");
     shares.first().copied()
 }
@@ -66,7 +69,10 @@ fn check_sharing(hosts: &Hosts) {
         let client = busy_client(hosts, host);
         let (own, other) = (pids[host.at()], pids[host.other().at()]);
         let held = holdings(client.pid());
-        assert!(held.intersection(&holdings(own)).count() > 0, "{host:?}: memory is shared with the own server");
+        assert!(
+            held.intersection(&holdings(own)).count() > 0,
+            "{host:?}: memory is shared with the own server"
+        );
         let common: Vec<_> = held.intersection(&holdings(other)).copied().collect();
         assert!(common.is_empty(), "{host:?}: {common:?} is shared with the other host's server");
         assert_eq!((mapped(client.pid(), "pario-outbox"), mapped(client.pid(), "pario-cursor")), (1, 1));

@@ -13,7 +13,10 @@ fn netns_two_hosts_hold_one_partition() {
         hosts.ok(host, &["cp", "f", &format!("pario://two/from-{}", host.at())]);
     }
     for host in Host::BOTH {
-        assert_eq!(hosts.ok(host, &["ls", "pario://two/"]).split_whitespace().collect::<Vec<_>>(), ["from-0", "from-1"]);
+        assert_eq!(
+            hosts.ok(host, &["ls", "pario://two/"]).split_whitespace().collect::<Vec<_>>(),
+            ["from-0", "from-1"]
+        );
         for writer in Host::BOTH {
             let path = format!("pario://two/from-{}", writer.at());
             let back = hosts.world.text(&format!("back-{}-{}", host.at(), writer.at()));

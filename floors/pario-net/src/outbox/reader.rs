@@ -89,6 +89,10 @@ impl OutboxReader {
         if tail < taken || self.capacity < tail - taken || !tail.is_multiple_of(RECORD_ALIGN) {
             return Err(OutboxError::Lie { what: "an impossible tail", position: tail });
         }
+        // The first one comes from the client.
+        if !taken.is_multiple_of(RECORD_ALIGN) {
+            return Err(OutboxError::Lie { what: "no record, where it says that one starts,", position: taken });
+        }
         Ok(tail)
     }
 

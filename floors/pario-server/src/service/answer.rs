@@ -67,6 +67,7 @@ impl Service {
             incarnation: self.incarnation,
             volatile: self.spec.volatile,
             lends: self.spec.lends,
+            lends_writing: self.spec.lends_writing,
             outbox_bytes: self.spec.outbox_bytes,
             transfer_bytes: self.spec.transfer_bytes,
         };

@@ -259,6 +259,10 @@ impl Service {
                 if !self.links.get(&id).is_some_and(|link| link.stream.shares_memory()) {
                     return Err(Fault::new(Code::Unsupported, "descriptors are lent on the same node only"));
                 }
+                let lends = if write { self.spec.lends_writing } else { self.spec.lends };
+                if !lends {
+                    return Ok(Box::new(|_| Done::reply(Reply::NotLent {})));
+                }
                 let (access, stats) =
                     (if write { LendAccess::Write } else { LendAccess::Read }, Arc::clone(&self.stats));
                 Box::new(move |store| {

@@ -83,8 +83,10 @@ pub struct ServerSpec {
     pub store: Arc<dyn Store>,
     /// Whether bytes in the store die with the process.
     pub volatile: bool,
-    /// Whether the store lends descriptors.
+    /// Whether the store lends descriptors for reading.
     pub lends: bool,
+    /// Whether it lends them for writing too.
+    pub lends_writing: bool,
     /// The manager's part, on server 0.
     pub names: Option<NamesSpec>,
     /// Outbox that clients should make.

@@ -48,6 +48,7 @@ impl World {
             store: store.store,
             volatile: store.volatile,
             lends: store.lends,
+            lends_writing: store.lends_writing,
             names: Some(names_in(&dir.path().join("names"), layout)),
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,

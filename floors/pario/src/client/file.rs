@@ -193,7 +193,7 @@ impl Handle {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_open()?;
         self.check_writable()?;
-        Ok(self.file.write(offset, data)?)
+        Ok(self.file.write(offset, data, &self.heard)?)
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {

@@ -149,7 +149,8 @@ impl OpenFile {
             }
         }
         let connection = self.mount.connection(server)?;
-        if !connection.shares_memory() || !connection.welcome().lends {
+        let welcome = connection.welcome();
+        if !connection.shares_memory() || !welcome.lends || (write && !welcome.lends_writing) {
             return Ok(Loan::Refused);
         }
         let mut answer =

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pario_core::limits::FILE_BYTES_MAX;
@@ -36,8 +36,9 @@ enum Way {
 }
 
 impl OpenFile {
-    /// Writes all of `data` at `offset`.
-    pub(super) fn write(self: &Arc<Self>, offset: u64, data: &[u8]) -> Result<(), Fault> {
+    /// Writes all of `data` at `offset`. `heard` are the faults that the handle was told of: one that this write meets is told
+    /// by it, and not again.
+    pub(super) fn write(self: &Arc<Self>, offset: u64, data: &[u8], heard: &AtomicU64) -> Result<(), Fault> {
         self.mount.check_process()?;
         if data.is_empty() {
             return Ok(());
@@ -50,7 +51,7 @@ impl OpenFile {
                 )
             })?;
         let access = self.access(Want::Write {})?;
-        let written = Write { file: self, access: &access, offset, data }.run();
+        let written = Write { file: self, access: &access, offset, data, heard }.run();
         // Behind the write: what another thread asked for ahead meanwhile may not have it.
         self.discard_ahead();
         self.note_written(offset..end);
@@ -68,6 +69,7 @@ struct Write<'a> {
     access: &'a Access<'a>,
     offset: u64,
     data: &'a [u8],
+    heard: &'a AtomicU64,
 }
 
 impl Write<'_> {
@@ -112,7 +114,7 @@ impl Write<'_> {
         if !connection.shares_memory() {
             return Ok(Way::Message);
         }
-        if direct_allowed && DIRECT_BYTES_MIN <= piece.bytes && connection.welcome().lends {
+        if direct_allowed && DIRECT_BYTES_MIN <= piece.bytes && connection.welcome().lends_writing {
             return Ok(Way::Direct);
         }
         Ok(Way::Record)
@@ -181,12 +183,11 @@ impl Write<'_> {
     }
 
     fn write_through(&self, range: Range<u64>, position: u64) -> Result<(), Fault> {
-        let heard = std::sync::atomic::AtomicU64::new(self.file.faults_so_far());
         for piece in self.file.layout.pieces(range) {
             self.file.wait_taken(piece.server, position)?;
         }
         self.file.collect_errors();
-        self.file.tell_fault(&heard)
+        self.file.tell_fault(self.heard)
     }
 
     /// Sends the parts on servers that are reached by message; all servers work at the same time.

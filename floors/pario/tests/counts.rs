@@ -1,0 +1,146 @@
+//! What a write costs, counted and never timed: messages, system calls and copies.
+//!
+//! | | messages | system calls | copies of a byte |
+//! |---|---|---|---|
+//! | 8 KiB write, steady state | 0 | 0 (a doorbell now and then) | 2: into the outbox, out of it into the store |
+//! | 1 MiB direct write or read | 0 | 1 | 1: by the kernel |
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use pario::{Counts, EmbedOptions, EmbedStore, EmbedTransport, Partition};
+
+const MIB: u64 = 1 << 20;
+
+/// Calls of the `write` and of the `read` family that this thread has made.
+fn system_calls() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().parse().unwrap()
+    };
+    (field("syscw:"), field("syscr:"))
+}
+
+/// What `work` did, by the mount's own count and by the kernel's.
+fn counted(partition: &Partition, work: impl FnOnce()) -> (Counts, u64, u64) {
+    // Looking costs calls of its own.
+    let (first, second) = (system_calls(), system_calls());
+    let before = partition.counts();
+    work();
+    let after = partition.counts();
+    let third = system_calls();
+    let since = |after: u64, before: u64| after - before;
+    let counts = Counts {
+        messages: since(after.messages, before.messages),
+        records: since(after.records, before.records),
+        record_bytes: since(after.record_bytes, before.record_bytes),
+        direct_writes: since(after.direct_writes, before.direct_writes),
+        direct_write_bytes: since(after.direct_write_bytes, before.direct_write_bytes),
+        direct_reads: since(after.direct_reads, before.direct_reads),
+        direct_read_bytes: since(after.direct_read_bytes, before.direct_read_bytes),
+        leases: since(after.leases, before.leases),
+        recalls: since(after.recalls, before.recalls),
+    };
+    let looking = (second.0 - first.0, second.1 - first.1);
+    (counts, third.0 - second.0 - looking.0, third.1 - second.1 - looking.1)
+}
+
+fn start(transport: EmbedTransport, store: EmbedStore) -> Partition {
+    let options = EmbedOptions {
+        servers: 4,
+        stripe_bytes: MIB,
+        transport,
+        store,
+        memory_bytes: 256 << 20,
+        ..EmbedOptions::default()
+    };
+    Partition::embed(&options).unwrap()
+}
+
+#[test]
+fn a_small_write_costs_no_message_and_hardly_a_system_call() {
+    for (transport, store) in [
+        (EmbedTransport::Unix, EmbedStore::Files),
+        (EmbedTransport::Unix, EmbedStore::Memory),
+        (EmbedTransport::InProcess, EmbedStore::Direct),
+    ] {
+        let partition = start(transport, store);
+        let file = partition.create("f").unwrap();
+        let data = vec![1; 8 << 10];
+        let write = |from: u64, count: u64| {
+            for n in from..from + count {
+                file.write_at(n * data.len() as u64, &data).unwrap();
+            }
+        };
+        // Until every server has the outbox.
+        write(0, 1024);
+        let writes = 4096;
+        let (counts, syscw, syscr) = counted(&partition, || write(1024, writes));
+        assert_eq!(counts.messages, 0, "{transport:?} {store:?}");
+        assert_eq!(counts.records, writes, "{transport:?} {store:?}");
+        assert_eq!(counts.record_bytes, writes * data.len() as u64, "once into the outbox");
+        assert_eq!((counts.direct_writes, counts.leases), (0, 0), "{transport:?} {store:?}");
+        assert!(syscw * 20 <= writes, "{transport:?} {store:?}: {syscw} calls for {writes} writes");
+        assert_eq!(syscr, 0, "{transport:?} {store:?}");
+        file.close().unwrap();
+    }
+}
+
+#[test]
+fn a_large_write_costs_one_system_call_and_no_message() {
+    for store in [EmbedStore::Files, EmbedStore::Memory] {
+        let partition = start(EmbedTransport::Unix, store);
+        let file = partition.create("f").unwrap();
+        let data = vec![1; 1 << 20];
+        let write = |from: u64, count: u64| {
+            for n in from..from + count {
+                file.write_at(n * MIB, &data).unwrap();
+            }
+        };
+        // Until every server has lent its object.
+        write(0, 4);
+        let (counts, syscw, syscr) = counted(&partition, || write(4, 32));
+        let expected = Counts { direct_writes: 32, direct_write_bytes: 32 * MIB, ..Counts::default() };
+        assert_eq!(counts, expected, "{store:?}");
+        assert_eq!((syscw, syscr), (32, 0), "{store:?}");
+        let mut target = vec![0; 1 << 20];
+        let (counts, syscw, syscr) = counted(&partition, || {
+            for n in 0..32 {
+                file.read_exact_at(n * MIB, &mut target).unwrap();
+            }
+        });
+        let expected = Counts { direct_reads: 32, direct_read_bytes: 32 * MIB, ..Counts::default() };
+        assert_eq!(counts, expected, "{store:?}");
+        assert_eq!((syscw, syscr), (0, 32), "{store:?}");
+    }
+}
+
+/// A second look at a file that nobody else uses costs nothing either: the lease is kept.
+#[test]
+fn a_kept_lease_costs_nothing() {
+    let partition = start(EmbedTransport::Unix, EmbedStore::Files);
+    let file = partition.create("f").unwrap();
+    file.write_at(0, &[1; 1000]).unwrap();
+    let mut back = [0; 1000];
+    file.read_exact_at(0, &mut back).unwrap();
+    let (counts, _, _) = counted(&partition, || {
+        for _ in 0..100 {
+            file.write_at(0, &[2; 1000]).unwrap();
+            assert_eq!(file.len().unwrap(), 1000);
+        }
+    });
+    assert_eq!((counts.messages, counts.leases, counts.recalls), (0, 0, 0));
+}
+
+/// Over the network a large write is as many messages as it has transfers, and nothing else.
+#[test]
+fn a_write_by_message_is_one_message_a_transfer() {
+    let partition = start(EmbedTransport::Tcp, EmbedStore::Memory);
+    let file = partition.create("f").unwrap();
+    let data = vec![1; 4 << 20];
+    file.write_at(0, &data).unwrap();
+    let (counts, _, _) = counted(&partition, || file.write_at(4 * MIB, &data).unwrap());
+    assert_eq!(counts, Counts { messages: 4, ..Counts::default() });
+}
