@@ -117,9 +117,13 @@ impl Fault {
         Fault { code, text: text.into() }
     }
 
-    /// The same fault, its sentence led by where it happened.
+    /// The same fault, its sentence led by where it happened, unless it says so already.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
+        let place = place.to_string();
+        if self.text.contains(&place) {
+            return self;
+        }
         Fault { text: format!("{place}: {}", self.text), code: self.code }
     }
 
@@ -163,6 +167,12 @@ mod tests {
             assert_eq!(Code::from_number(*code as u16), Some(*code));
         }
         assert_eq!(Code::from_number(0), None);
+    }
+
+    #[test]
+    fn a_place_is_named_once() {
+        let fault = Fault::new(Code::Io, "broken").at("server 1").at("server 1");
+        assert_eq!(fault.text, "server 1: broken");
     }
 
     #[test]

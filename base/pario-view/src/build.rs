@@ -206,9 +206,11 @@ mod tests {
         let run = builder.run(4).unwrap();
         assert!(builder.repeat(1 << 62, 8, placed(run)).is_err());
         assert!(builder.repeat(1 << 62, 4, placed(run)).is_err());
-        let mut deep = placed(run);
+        let mut deep = run;
         let error = loop {
-            match builder.repeat(2, 1, deep) {
+            let before = [0, builder.node(deep).size, builder.node(deep).size + 4];
+            let items = Items::Mixed { nodes: [deep, run].into(), before: before.into() };
+            match builder.list([0, 1000].into(), items) {
                 Ok(next) => deep = next,
                 Err(error) => break error,
             }

@@ -77,7 +77,9 @@ pub fn tiles(shares: &[Share<'_>], file: Range<u64>, steps: u64) -> Answer {
 /// The part of a share in a range of the file: of an increasing view, one range of its stream.
 fn within<'v>(share: &Share<'v>, file: &Range<u64>) -> Share<'v> {
     let end = share.stream.end.min(share.view.stream_bytes());
-    let at = |offset: u64| share.view.stream_at_or_after(offset).unwrap_or(end).clamp(share.stream.start.min(end), end);
+    let at = |offset: u64| {
+        share.view.stream_at_or_after(offset).unwrap_or(end).clamp(share.stream.start.min(end), end)
+    };
     Share { view: share.view, stream: at(file.start)..at(file.end.max(file.start)) }
 }
 
@@ -111,25 +113,23 @@ fn meet(pieces: &mut [Piece<'_>], work: &mut Work) -> Option<bool> {
     Some(false)
 }
 
-/// The stride of all pieces, if they are loops of the same one.
+/// The longest stride, if every piece, or every round of it, fits in that.
 fn common_cycle(pieces: &[Piece<'_>]) -> Option<i64> {
-    let (stride, _) = pieces.first()?.region.cycle()?;
-    let same = |piece: &Piece<'_>| piece.region.cycle().is_some_and(|(other, _)| other == stride);
-    pieces.iter().all(same).then_some(stride)
+    let stride = pieces.iter().filter_map(|piece| piece.region.stride()).max()?;
+    let fits = |piece: &Piece<'_>| piece.region.length_on_circle(stride) <= stride;
+    (0 < stride && pieces.iter().all(fits)).then_some(stride)
 }
 
-/// Loops of one stride meet only where their rounds meet on the circle of remainders: sorted there, few pairs are left.
+/// Pieces that meet also meet on the circle of remainders: sorted there, few pairs are left.
 fn meet_in_cycle(pieces: &mut [Piece<'_>], stride: i64, work: &mut Work) -> Option<bool> {
-    let remainder = |piece: &Piece<'_>| piece.region.bounds().start.rem_euclid(stride);
+    let remainder = |piece: &Piece<'_>| i128::from(piece.region.bounds().start.rem_euclid(stride));
     pieces.sort_by_key(remainder);
     for (index, piece) in pieces.iter().enumerate() {
-        let length = piece.region.cycle().map_or(stride, |(_, length)| length);
-        let end = i128::from(remainder(piece)) + i128::from(length);
-        let before_end = |other: &&Piece<'_>| i128::from(remainder(other)) < end;
-        let over_the_top = |other: &&Piece<'_>| i128::from(remainder(other)) < end - i128::from(stride);
-        let later = pieces[index + 1..].iter().take_while(before_end);
-        let earlier = pieces[..index].iter().take_while(over_the_top);
-        for other in later.chain(earlier) {
+        let end = remainder(piece) + i128::from(piece.region.length_on_circle(stride));
+        let later = pieces[index + 1..].iter().take_while(|other| remainder(other) < end);
+        let over_the_top =
+            pieces[..index].iter().take_while(|other| remainder(other) < end - i128::from(stride));
+        for other in later.chain(over_the_top) {
             if piece.meets(other, work)? {
                 return Some(true);
             }

@@ -40,9 +40,7 @@ mod window;
 
 pub use codec::{VIEW_BYTES_MAX, VIEW_NODES_MAX};
 pub use compare::{Answer, COMPARE_STEPS, Share, disjoint, tiles};
-pub use datatype::{
-    DarrayDimension, Datatype, Distribution, Member, NESTING_MAX, Order, SubarrayDimension,
-};
+pub use datatype::{DarrayDimension, Datatype, Distribution, Member, NESTING_MAX, Order, SubarrayDimension};
 pub use error::{ErrorClass, TypeError, ViewError};
 pub use memory::{Elements, OutOfMemory};
 pub use slice::{Part, ServerPart, ServerSlice, Slice};

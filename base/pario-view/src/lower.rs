@@ -60,9 +60,9 @@ impl Lowering {
                 self.blocks(blocks)
             }
             Kind::Structure { members } => {
-                let blocks = members.iter().map(|member| {
-                    (member.displacement, member.count.cast_unsigned(), &member.datatype)
-                });
+                let blocks = members
+                    .iter()
+                    .map(|member| (member.displacement, member.count.cast_unsigned(), &member.datatype));
                 self.blocks(blocks)
             }
             Kind::Array { dimensions, element } => self.array(dimensions, element),
@@ -75,10 +75,20 @@ impl Lowering {
         &mut self,
         blocks: impl Iterator<Item = (i64, u64, &'a Datatype)>,
     ) -> Result<Option<Placed>, TypeError> {
-        let mut items = Vec::new();
+        let mut items = Vec::with_capacity(blocks.size_hint().0);
+        // Long lists repeat a few lengths of one element, mostly the last.
+        let mut last: Option<((usize, u64), Option<Placed>)> = None;
         for (at, length, element) in blocks {
-            let inner = self.lower(element)?;
-            if let Some(block) = self.repeat(length, element.extent(), inner)? {
+            let key = (element.identity(), length);
+            let block = match last {
+                Some((known, block)) if known == key => block,
+                _ => {
+                    let inner = self.lower(element)?;
+                    self.repeat(length, element.extent(), inner)?
+                }
+            };
+            last = Some((key, block));
+            if let Some(block) = block {
                 items.push(shifted(block, at)?);
             }
         }

@@ -69,23 +69,32 @@ impl<'p> Region<'p> {
         match &node.shape {
             Shape::Run => into.push(Region::run(nodes, from.at, stream)),
             Shape::Loop { stride, body, .. } => {
-                let size = nodes[body.0 as usize].size;
-                let ends = (stream.start / size, (stream.end - 1) / size);
-                let place = |round: u64| from.at + round.cast_signed() * stride;
-                let within = |round: u64| clip(&stream, round * size..(round + 1) * size);
-                let child = |round| Placed { at: place(round), node: *body };
-                if ends.0 == ends.1 {
-                    return Region::cut(nodes, child(ends.0), within(ends.0), into);
-                }
-                Region::cut(nodes, child(ends.0), within(ends.0), into);
-                let count = ends.1 - ends.0 - 1;
-                if 0 < count {
-                    let rounds = Rounds { count, stride: *stride, body: *body };
-                    into.push(Region { nodes, at: place(ends.0 + 1), what: What::Loop(rounds) });
-                }
-                Region::cut(nodes, child(ends.1), within(ends.1), into);
+                Region::cut_loop(nodes, Placed { at: from.at, node: *body }, *stride, stream, into);
             }
             Shape::List(list) => Region::cut_list(nodes, from.at, list, stream, into),
+        }
+    }
+
+    /// The bytes `stream` of a loop over `body`, which stands where the first round does.
+    fn cut_loop(nodes: &'p [Node], body: Placed, stride: i64, stream: Range<u64>, into: &mut Vec<Self>) {
+        let size = nodes[body.node.0 as usize].size;
+        let place = |round: u64| body.at + round.cast_signed() * stride;
+        let mut partial = |round: u64| {
+            let within = clip(&stream, round * size..(round + 1) * size);
+            Region::cut(nodes, Placed { at: place(round), ..body }, within, into);
+        };
+        let (mut first, mut end) = (stream.start / size, stream.end.div_ceil(size));
+        if !stream.start.is_multiple_of(size) {
+            partial(first);
+            first += 1;
+        }
+        if first < end && !stream.end.is_multiple_of(size) {
+            end -= 1;
+            partial(end);
+        }
+        if first < end {
+            let rounds = Rounds { count: end - first, stride, body: body.node };
+            into.push(Region { nodes, at: place(first), what: What::Loop(rounds) });
         }
     }
 
@@ -128,11 +137,17 @@ impl<'p> Region<'p> {
         }
     }
 
-    /// Stride and length of a round, if this is a loop whose rounds fit in their stride.
-    pub(crate) fn cycle(&self) -> Option<(i64, i64)> {
-        let What::Loop(Rounds { stride, body, .. }) = self.what else { return None };
-        let length = self.nodes[body.0 as usize].hi;
-        (length <= stride).then_some((stride, length))
+    /// The stride, if this is a loop.
+    pub(crate) fn stride(&self) -> Option<i64> {
+        if let What::Loop(rounds) = self.what { Some(rounds.stride) } else { None }
+    }
+
+    /// How much of a circle of length `stride` it covers at most, from the remainder of its start on.
+    pub(crate) fn length_on_circle(&self, stride: i64) -> i64 {
+        match self.what {
+            What::Loop(rounds) if rounds.stride == stride => self.nodes[rounds.body.0 as usize].hi,
+            What::Run { .. } | What::Loop(_) | What::List { .. } => self.bounds().end - self.bounds().start,
+        }
     }
 
     fn round(&self, rounds: &Rounds, number: i64) -> Region<'p> {
@@ -142,7 +157,9 @@ impl<'p> Region<'p> {
     fn item(&self, list: &'p List, item: usize) -> Region<'p> {
         let at = self.at + list.at[item];
         match list.child(item) {
-            Child::Run(bytes) => Region { nodes: self.nodes, at, what: What::Run { bytes: bytes.cast_signed() } },
+            Child::Run(bytes) => {
+                Region { nodes: self.nodes, at, what: What::Run { bytes: bytes.cast_signed() } }
+            }
             Child::Node(node) => Region::whole(self.nodes, Placed { at, node }),
         }
     }

@@ -6,6 +6,7 @@
 //! Never: holds a node without data, a loop of less than two rounds, a list of less than two items. Always: sizes and bounds
 //! fit in 63 bits, depth is at most [`DEPTH_MAX`], neighbouring runs of one leaf do not touch (they would be one run).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::TypeError;
@@ -61,8 +62,8 @@ pub(crate) struct List {
     pub(crate) items: Items,
     /// How far items up to each one reach; only where that is not the end of the item itself.
     reach: Option<Box<[i64]>>,
-    /// Items start in order.
-    pub(crate) sorted: bool,
+    /// Each item lies behind the one before.
+    apart: bool,
 }
 
 /// The items of a list. `before[i]` is the stream offset of item `i`; there is one entry more than items.
@@ -118,15 +119,15 @@ impl Node {
 
     /// Items at `at`, the first of which is 0.
     pub(crate) fn list(nodes: &[Node], at: Box<[i64]>, items: Items) -> Result<Node, TypeError> {
-        let mut list = List { at, items, reach: None, sorted: true };
+        let mut list = List { at, items, reach: None, apart: true };
         let (mut lo, mut hi) = (0, 0);
         let (mut increasing, mut ascending, mut own_ends) = (true, true, true);
         let mut depth = 0;
         for index in 0..list.at.len() {
             let (at, extent) = (list.at[index], list.extent_of(nodes, index));
-            list.sorted &= index == 0 || list.at[index - 1] <= at;
-            increasing &= extent.increasing && (index == 0 || hi <= at);
-            ascending &= extent.ascending;
+            list.apart &= 0 == extent.lo && (index == 0 || hi <= at);
+            increasing &= extent.increasing;
+            ascending &= extent.ascending && (index == 0 || list.at[index - 1] <= at);
             depth = depth.max(extent.depth);
             lo = lo.min(at.checked_add(extent.lo).ok_or(TOO_LARGE)?);
             let end = at.checked_add(extent.hi).ok_or(TOO_LARGE)?;
@@ -136,7 +137,7 @@ impl Node {
         if !own_ends {
             list.reach = Some(list.furthest(nodes));
         }
-        ascending &= list.sorted;
+        increasing &= list.apart;
         let size = sized(list.size(nodes))?;
         let shape = Shape::List(Arc::new(list));
         Ok(Node { shape, size, lo, hi, depth: deeper(depth)?, increasing, ascending })
@@ -244,20 +245,32 @@ impl List {
 
     /// The first item from `from` on that reaches beyond `x`; the number of items if none does.
     pub(crate) fn first_reaching(&self, nodes: &[Node], from: usize, x: i64) -> usize {
-        let count = self.at.len();
-        let (mut low, mut step) = (from, 1);
-        // The answer is usually near: gallop, then halve.
-        while low + step < count && self.reach(nodes, low + step) <= x {
+        if !self.apart {
+            return search(from..self.at.len(), |item| self.reach(nodes, item) <= x);
+        }
+        // Of items that do not overlap, only the last that starts at `x` or before can reach beyond it.
+        let behind = search(from..self.at.len(), |item| self.at[item] <= x);
+        if from < behind && x < self.reach(nodes, behind - 1) { behind - 1 } else { behind }
+    }
+}
+
+/// The first number in a range for which `before` does not hold; it must hold for none after that.
+fn search(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (range.start, range.end);
+    if 0 < low {
+        // A search that goes on from somewhere usually ends near: gallop first.
+        let mut step = 1;
+        while low + step < high && before(low + step) {
             low += step;
             step *= 2;
         }
-        let mut high = (low + step).min(count);
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.reach(nodes, middle) <= x { low = middle + 1 } else { high = middle }
-        }
-        low
+        high = high.min(low + step);
     }
+    while low < high {
+        let middle = low.midpoint(high);
+        if before(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 /// A number that is known to index something in memory.

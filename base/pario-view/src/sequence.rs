@@ -41,42 +41,50 @@ impl Builder {
     }
 
     /// Makes one run of runs that touch.
-    fn coalesce(&mut self, items: Vec<Placed>) -> Result<Vec<Placed>, TypeError> {
-        let mut joined: Vec<Placed> = Vec::with_capacity(items.len());
-        // The run that still grows becomes a node only when it is complete.
-        let mut open: Option<(i64, u64)> = None;
-        for item in items {
+    fn coalesce(&mut self, mut items: Vec<Placed>) -> Result<Vec<Placed>, TypeError> {
+        let mut kept = 0;
+        let mut next = 0;
+        while next < items.len() {
+            let first = items[next];
+            let (count, bytes) = self.touching(&items[next..])?;
+            let node = if count == 1 { first.node } else { self.run(bytes)? };
+            items[kept] = Placed { at: first.at, node };
+            kept += 1;
+            next += count;
+        }
+        items.truncate(kept);
+        Ok(items)
+    }
+
+    /// How many items from the first on are runs that touch, and their bytes.
+    fn touching(&self, items: &[Placed]) -> Result<(usize, u64), TypeError> {
+        let mut bytes = 0u64;
+        for (count, item) in items.iter().enumerate() {
             let node = self.node(item.node);
-            let (is_run, bytes) = (node.shape == Shape::Run, node.size);
-            match open {
-                Some((at, length)) if is_run && at.checked_add(length.cast_signed()) == Some(item.at) => {
-                    open = Some((at, length.checked_add(bytes).ok_or(TOO_LARGE)?));
-                }
-                Some((at, length)) => {
-                    joined.push(Placed { at, node: self.run(length)? });
-                    open = is_run.then_some((item.at, bytes));
-                }
-                None => open = is_run.then_some((item.at, bytes)),
+            let touches = items[0].at.checked_add_unsigned(bytes) == Some(item.at);
+            if 0 < count && (!touches || node.shape != Shape::Run) {
+                return Ok((count, bytes));
             }
-            if !is_run {
-                joined.push(item);
+            bytes = bytes.checked_add(node.size).ok_or(TOO_LARGE)?;
+            if node.shape != Shape::Run {
+                return Ok((1, bytes));
             }
         }
-        if let Some((at, length)) = open {
-            joined.push(Placed { at, node: self.run(length)? });
-        }
-        Ok(joined)
+        Ok((items.len(), bytes))
     }
 
     /// A loop, if the items are the same few over and over, always the same distance on.
     fn periodic(&mut self, items: &[Placed]) -> Result<Option<Placed>, TypeError> {
-        let periods = (1..=PERIOD_MAX.min(items.len() / 2)).filter(|period| items.len().is_multiple_of(*period));
-        let Some((period, stride)) = periods.filter_map(|period| Some((period, stride_of(items, period)?))).next()
+        let periods =
+            (1..=PERIOD_MAX.min(items.len() / 2)).filter(|period| items.len().is_multiple_of(*period));
+        let Some((period, stride)) =
+            periods.filter_map(|period| Some((period, stride_of(items, period)?))).next()
         else {
             return Ok(None);
         };
         let rounds = items.len() / period;
-        let body = if period == 1 { items[0] } else { self.irregular(&items[..period])? };
+        // The period itself may hide loops; it has at most half of the items, so this ends.
+        let Some(body) = self.sequence(items[..period].to_vec())? else { return Ok(None) };
         self.repeat(rounds as u64, stride, body).map(Some)
     }
 
@@ -155,9 +163,8 @@ impl Builder {
 fn stride_of(items: &[Placed], period: usize) -> Option<i64> {
     let stride = items[period].at.checked_sub(items[0].at)?;
     let mut pairs = items.iter().zip(&items[period..]);
-    let same = pairs.all(|(one, later)| {
-        one.node == later.node && later.at.checked_sub(one.at) == Some(stride)
-    });
+    let same =
+        pairs.all(|(one, later)| one.node == later.node && later.at.checked_sub(one.at) == Some(stride));
     same.then_some(stride)
 }
 
@@ -166,9 +173,8 @@ fn stretch_length(items: &[Placed]) -> usize {
     let [first, second, ..] = items else { return items.len() };
     let Some(stride) = second.at.checked_sub(first.at) else { return 1 };
     let pairs = items.windows(2);
-    let same = |pair: &&[Placed]| {
-        pair[0].node == pair[1].node && pair[1].at.checked_sub(pair[0].at) == Some(stride)
-    };
+    let same =
+        |pair: &&[Placed]| pair[0].node == pair[1].node && pair[1].at.checked_sub(pair[0].at) == Some(stride);
     1 + pairs.take_while(same).count()
 }
 
@@ -211,8 +217,7 @@ mod tests {
     #[test]
     fn a_list_that_hides_a_box_becomes_its_loops() {
         let mut builder = Builder::default();
-        let items: Vec<_> =
-            (0..3).flat_map(|z| (0..9).map(move |y| (1000 * z + 10 * y, 3))).collect();
+        let items: Vec<_> = (0..3).flat_map(|z| (0..9).map(move |y| (1000 * z + 10 * y, 3))).collect();
         let looped = runs(&mut builder, &items);
         let Shape::Loop { count: 3, stride: 1000, body } = builder.node(looped.node).shape else { panic!() };
         assert!(matches!(builder.node(body).shape, Shape::Loop { count: 9, stride: 10, .. }));
@@ -221,7 +226,8 @@ mod tests {
     #[test]
     fn a_period_becomes_a_loop_over_a_short_list() {
         let mut builder = Builder::default();
-        let items: Vec<_> = (0..40).flat_map(|i| [(100 * i, 3), (100 * i + 7, 1), (100 * i + 31, 3)]).collect();
+        let items: Vec<_> =
+            (0..40).flat_map(|i| [(100 * i, 3), (100 * i + 7, 1), (100 * i + 31, 3)]).collect();
         let looped = runs(&mut builder, &items);
         let Shape::Loop { count: 40, stride: 100, body } = builder.node(looped.node).shape else { panic!() };
         assert_eq!(builder.node(body).children(), 3);

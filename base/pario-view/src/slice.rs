@@ -181,7 +181,12 @@ pub struct ServerSlice<'p> {
 }
 
 impl<'p> ServerSlice<'p> {
-    pub(crate) fn new(program: &'p Program, intervals: OnServer<'p>, layout: Layout, server: ServerIndex) -> Self {
+    pub(crate) fn new(
+        program: &'p Program,
+        intervals: OnServer<'p>,
+        layout: Layout,
+        server: ServerIndex,
+    ) -> Self {
         ServerSlice { parts: Parts::new(program, intervals), layout, server, block: 0..0, local: 0 }
     }
 

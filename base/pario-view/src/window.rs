@@ -78,10 +78,12 @@ impl Windows {
     fn first_in_loop(&self, nodes: &[Node], rounds: &Rounds, x: i64) -> Option<Found> {
         let Rounds { count, stride, body } = *rounds;
         let of = &nodes[body.node.0 as usize];
+        let length = self.length_on_circle(nodes, of);
         let mut round = first_round_reaching(stride, x.saturating_sub(body.at), of);
         let mut misses = 0;
         while round < count {
-            round = round.checked_add(self.rounds_to_hit(body.at + round.cast_signed() * stride, stride, of.hi)?)?;
+            let rounds = self.rounds_to_hit(body.at + round.cast_signed() * stride, stride, length)?;
+            round = round.checked_add(rounds)?;
             if count <= round {
                 return None;
             }
@@ -135,6 +137,15 @@ impl Windows {
         }
         let (low, high) = (low.cast_unsigned(), (low + most).cast_unsigned());
         first_in_window(stride.cast_unsigned(), self.period.cast_unsigned(), low, high)
+    }
+
+    /// How much of the circle of one period a node covers at most, from its anchor on. Loops whose stride is a multiple of the
+    /// period, or drifts slowly, cover little of it, however long they are.
+    fn length_on_circle(&self, nodes: &[Node], node: &Node) -> i64 {
+        let Shape::Loop { count, stride, body } = node.shape else { return node.hi };
+        let drift = (count - 1).cast_signed().saturating_mul(stride % self.period);
+        let body = self.length_on_circle(nodes, &nodes[body.0 as usize]);
+        drift.saturating_add(body).min(node.hi)
     }
 
     /// After how many rounds of `stride` places come back, as seen from the windows.
@@ -193,5 +204,30 @@ mod tests {
         let looped = builder.repeat(1 << 40, 4 * 4096 + 1, Placed { at: 0, node: run }).unwrap();
         let found = windows().first(builder.nodes(), looped, 0).unwrap();
         assert_eq!(found, Found { at: 4096 * (4 * 4096 + 1), stream: 4096 });
+    }
+
+    #[test]
+    fn columns_that_drift_together_are_skipped_together() {
+        let mut builder = Builder::default();
+        let run = builder.run(8).unwrap();
+        // A column of 1000 rows, each a whole number of periods long, in planes that are one byte longer than that.
+        let column = builder.repeat(1000, 8 * 4096, Placed { at: 8192, node: run }).unwrap();
+        let planes = builder.repeat(1 << 30, 8000 * 4096 + 1, column).unwrap();
+        let Shape::Loop { body, .. } = builder.node(planes.node).shape else { panic!() };
+        assert_eq!(windows().length_on_circle(builder.nodes(), builder.node(body)), 8);
+        let found = windows().first(builder.nodes(), planes, 0).unwrap();
+        let plane = 2 * 4096 + 4096 - 7;
+        assert_eq!(found.stream, plane * 8000 + 7);
+    }
+
+    #[test]
+    fn a_round_that_hits_late_in_the_cycle_is_found() {
+        let mut builder = Builder::default();
+        let run = builder.run(1).unwrap();
+        // Both bytes of a round have the same place in the period, which drifts by one each round.
+        let pair = builder.repeat(2, 4 * 4096, Placed { at: 8192, node: run }).unwrap();
+        let looped = builder.repeat(1 << 40, 8 * 4096 + 1, pair).unwrap();
+        let found = windows().first(builder.nodes(), looped, 0).unwrap();
+        assert_eq!(found, Found { at: 8192 + 12288 * (8 * 4096 + 1), stream: 2 * 12288 });
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! Programs are this binary again ([`child_mounts`]); servers are the real `pario`. Always: what a test started ends with it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

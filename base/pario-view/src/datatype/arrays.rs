@@ -233,7 +233,8 @@ mod tests {
         };
         assert_eq!(darray(3, 0, &one(4, Distribution::Block, 2)), Err(TypeError::Grid { grid: 2, group: 3 }));
         assert_eq!(darray(2, 2, &one(4, Distribution::Block, 2)), Err(TypeError::Rank { rank: 2, group: 2 }));
-        let refused = |distribution, processes| darray(processes, 0, &one(4, distribution, processes)).is_err();
+        let refused =
+            |distribution, processes| darray(processes, 0, &one(4, distribution, processes)).is_err();
         assert!(refused(Distribution::BlockOf(1), 2));
         assert!(refused(Distribution::CyclicOf(0), 2));
         assert!(refused(Distribution::Undistributed, 2));

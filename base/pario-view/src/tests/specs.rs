@@ -93,7 +93,9 @@ fn any_darray_dimension() -> impl Strategy<Value = DarrayDimension> {
         let (distribution, processes) = match distribution {
             Distribution::Undistributed => (Distribution::Undistributed, 1),
             Distribution::BlockOf(block) => (Distribution::BlockOf(block.max(least)), processes),
-            other => (other, processes),
+            Distribution::Block | Distribution::Cyclic | Distribution::CyclicOf(_) => {
+                (distribution, processes)
+            }
         };
         DarrayDimension { size, distribution, processes }
     })
@@ -123,7 +125,8 @@ impl Spec {
                     Unit::Elements => Datatype::indexed,
                     Unit::Bytes => Datatype::hindexed,
                 };
-                let blocks = at.iter().zip(&lengths).map(|(at, length)| (at * bytes_of(*unit, &map), *length, &map));
+                let blocks =
+                    at.iter().zip(&lengths).map(|(at, length)| (at * bytes_of(*unit, &map), *length, &map));
                 (make(&lengths, &at, &of).unwrap(), Typemap::blocks(blocks))
             }
             Spec::IndexedBlock(unit, length, items, of) => {
@@ -188,21 +191,22 @@ fn structure(members: &[(i64, i64, Spec)], mode: Mode) -> Option<(Datatype, Type
             Mode::Anything => *gap,
             Mode::Increasing => end + gap.abs(),
         };
-        end = displacement + count * map.extent();
+        end = displacement + (count - 1).max(0) * map.extent() + map.true_ub();
         made.push((Member { count: *count, displacement, datatype }, map));
     }
     let members: Vec<Member> = made.iter().map(|(member, _)| member.clone()).collect();
     let blocks = made.iter().map(|(member, map)| (member.displacement, member.count, map));
-    Some((Datatype::structure(&members).unwrap(), Typemap::blocks(blocks)))
+    let (datatype, map) = (Datatype::structure(&members).unwrap(), Typemap::blocks(blocks));
+    if mode == Mode::Anything {
+        return Some((datatype, map));
+    }
+    // Explicit bounds of one member are bounds of the whole, and may leave out the others.
+    let extent = map.ub().max(map.true_ub());
+    Some((datatype.resized(0, extent).unwrap(), map.resized(0, extent)))
 }
 
 /// Displacements from lengths and gaps.
-fn displacements(
-    items: impl Iterator<Item = (i64, i64)>,
-    unit: Unit,
-    mode: Mode,
-    map: &Typemap,
-) -> Vec<i64> {
+fn displacements(items: impl Iterator<Item = (i64, i64)>, unit: Unit, mode: Mode, map: &Typemap) -> Vec<i64> {
     let mut end = 0;
     let scale = match unit {
         Unit::Elements => 1,

@@ -195,7 +195,9 @@ pub(super) fn joined(bits: Vec<Bit>) -> Vec<Bit> {
     let mut all: Vec<Bit> = vec![];
     for bit in bits {
         match all.last_mut() {
-            Some(last) if last.0 + last.2 == bit.0 && last.1 + last.2.cast_signed() == bit.1 => last.2 += bit.2,
+            Some(last) if last.0 + last.2 == bit.0 && last.1 + last.2.cast_signed() == bit.1 => {
+                last.2 += bit.2
+            }
             _ => all.push(bit),
         }
     }

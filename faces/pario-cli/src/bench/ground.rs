@@ -20,6 +20,10 @@ use crate::clock::{Began, rest};
 
 /// How long removed files may take to be gone from the storage directories.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+/// Servers that did next to nothing for so long are at rest; longer than the kernel's tick.
+const REST: Duration = Duration::from_millis(20);
+/// What looking around now and then costs them in that time, generously.
+const REST_NS_MAX: u64 = 1_000_000;
 
 /// See the module.
 #[derive(Debug)]
@@ -86,26 +90,31 @@ impl Ground {
         self.dir.join(name)
     }
 
-    /// Waits until the servers of a partition have removed what was unlinked, so that it costs the next run nothing.
+    /// Waits until the servers of a partition have removed what was unlinked and are at rest, so that it costs the next run
+    /// nothing: a name is gone before the memory behind it is.
     pub(crate) fn settle(&self, name: &str) -> Result<(), BenchError> {
         let began = Began::now();
-        while self.has_objects(&self.storage(name)) {
+        let mut before = self.busy_ns(name)?;
+        loop {
+            rest(REST);
+            let now = self.busy_ns(name)?;
+            if now.saturating_sub(before) < REST_NS_MAX && !has_objects(&self.storage(name)) {
+                return Ok(());
+            }
+            before = now;
             if SETTLE_LIMIT < began.elapsed() {
-                let text =
-                    format!("unlinked files are still in {} after {SETTLE_LIMIT:?}", self.dir.display());
+                let text = format!(
+                    "the servers of '{name}' are not at rest {SETTLE_LIMIT:?} after files were unlinked"
+                );
                 return Err(BenchError::Late(text));
             }
-            rest(Duration::from_millis(2));
         }
-        Ok(())
     }
 
-    fn has_objects(&self, storage: &Path) -> bool {
-        let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
-        let objects = below(storage.to_owned()).flat_map(|server| below(server.path().join("objects")));
-        let mut files =
-            objects.filter(|bucket| bucket.path().is_dir()).flat_map(|bucket| below(bucket.path()));
-        files.next().is_some()
+    /// Processor time of all servers of a partition so far.
+    fn busy_ns(&self, name: &str) -> Result<u64, BenchError> {
+        let entry = self.registry().find(name).map_err(|error| pario::Error::Setup(error.to_string()))?;
+        Ok(entry.servers.iter().map(|server| busy_ns(server.pid)).sum())
     }
 
     /// Takes everything down and away, and says if something stayed.
@@ -126,6 +135,24 @@ impl Ground {
             self.dir.display()
         )))
     }
+}
+
+/// Whether a file's object is left in any storage directory.
+fn has_objects(storage: &Path) -> bool {
+    let below = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let objects = below(storage.to_owned()).flat_map(|server| below(server.path().join("objects")));
+    let mut files = objects.filter(|bucket| bucket.path().is_dir()).flat_map(|bucket| below(bucket.path()));
+    files.next().is_some()
+}
+
+/// Processor time of a process's threads; 0 where the kernel does not tell.
+fn busy_ns(pid: u32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let spent = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    threads.filter_map(spent).sum()
 }
 
 impl Drop for Ground {
@@ -164,4 +191,29 @@ pub(crate) fn janitor(dir: &Path) -> Result<(), BenchError> {
         }
     }
     std::fs::remove_dir_all(dir).map_err(BenchError::at("removing", dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_found_where_servers_keep_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let bucket = dir.path().join("0/objects/ab");
+        std::fs::create_dir_all(&bucket).unwrap();
+        std::fs::write(dir.path().join("0/objects/probe"), "").unwrap();
+        assert!(!has_objects(dir.path()));
+        std::fs::write(bucket.join("00000000000102ab-00000003"), "").unwrap();
+        assert!(has_objects(dir.path()));
+    }
+
+    #[test]
+    fn a_process_that_works_is_seen_to() {
+        let before = busy_ns(std::process::id());
+        let began = Began::now();
+        while busy_ns(std::process::id()) == before {
+            assert!(began.elapsed() < Duration::from_secs(30), "the kernel counts no processor time");
+        }
+    }
 }

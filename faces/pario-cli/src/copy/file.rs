@@ -53,9 +53,9 @@ impl FileCopy {
         let source = Source::open(&job.pair.from)?;
         job.pair.to = final_place(&job)?;
         let bytes = source.len()?;
-        let temporary =
-            job.pair.to.sibling(&temporary_name(job.pair.to.name().unwrap_or_default().as_bytes()));
-        let target = Target::create(&temporary, &job.pair.to)?;
+        let temporary = temporary_place(&job.pair.to);
+        let target = Target::create(&temporary, &job.pair.to)
+            .map_err(|error| error.called(&temporary, &job.pair.to))?;
         let pieces = bytes.div_ceil(PIECE_BYTES);
         Ok(FileCopy {
             job,
@@ -145,7 +145,7 @@ impl FileCopy {
                 tracing::info!("{error}: a part of a copy stays behind under this name");
             }
         }
-        named
+        named.map_err(|error| error.called(&self.temporary, &self.job.pair.to))
     }
 
     fn give_name(&self, run: &Run<'_>) -> Outcome {
@@ -181,6 +181,11 @@ fn final_place(job: &FileJob) -> Outcome<Place> {
             Err(CliError::failed(format!("{to}: is neither a file nor a directory, and is not replaced")))
         }
     }
+}
+
+/// Where a file lies while it is written.
+pub(super) fn temporary_place(to: &Place) -> Place {
+    to.sibling(&temporary_name(to.name().unwrap_or_default().as_bytes()))
 }
 
 /// A hidden name in the same directory that nobody takes for the file.

@@ -12,12 +12,14 @@ mod file;
 mod holes;
 mod plan;
 mod progress;
+mod stream;
 mod verify;
 mod walk;
 
 pub(crate) use data::Source;
 pub(crate) use plan::pair;
 pub(crate) use progress::Progress;
+pub(crate) use stream::{copy_stream, is_standard_name, is_standard_output, is_stream};
 pub(crate) use verify::verify;
 
 use std::sync::Mutex;

@@ -3,7 +3,6 @@
 //! Such a program is this binary again, with `foreign.c` loaded before the C library: it leaves SIGPIPE at its default, and gives
 //! safe Rust a `fork`.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -131,6 +130,7 @@ fn in_child(name: &str, parents: Partition, file: pario::File) {
         let text = refused.expect_err("it is the parent's").to_string();
         assert!(text.contains("mount it again after fork"), "{text}");
     }
+    assert!(parents.metadata("parent").is_err() && parents.create("child").is_err());
     drop((file, parents));
     let own = Partition::mount(name).unwrap();
     let mut found = vec![0; 10_000];
@@ -139,7 +139,7 @@ fn in_child(name: &str, parents: Partition, file: pario::File) {
     let file = own.create("child").unwrap();
     file.write_at(0, b"from the child").unwrap();
     file.close().unwrap();
-    writeln!(std::io::stderr(), "child: done").unwrap();
+    eprintln!("child: done");
 }
 
 /// Nothing has changed for the parent.
@@ -160,5 +160,5 @@ fn in_parent(child: i32, partition: &Partition, file: pario::File) {
     let mut found = [0; 14];
     partition.open("child").unwrap().read_exact_at(0, &mut found).unwrap();
     assert_eq!(&found, b"from the child");
-    writeln!(std::io::stderr(), "parent: done").unwrap();
+    eprintln!("parent: done");
 }

@@ -2,6 +2,8 @@
 //!
 //! Hosts are network namespaces that also see a disk of their own (see [`hosts`]): nothing but the wire joins them.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod client;
 mod cutting;
 mod hosts;

@@ -64,3 +64,17 @@ fn netns_data_outlives_a_down_on_both_hosts() {
     hosts.ok(Host::A, &["down", "two", "--destroy"]);
     hosts.assert_nothing_left();
 }
+
+/// A server that was gone cannot remove its data; that is said, and not passed off as done.
+#[test]
+fn netns_what_a_dead_server_leaves_is_named() {
+    let Some(hosts) = Hosts::new() else { return };
+    hosts.up_same_path();
+    crate::support::kill(hosts.server_pids()[1], rustix::process::Signal::KILL);
+    assert!(until(|| hosts.processes().len() == 1));
+    let said = hosts.pario(Host::A, &["down", "two", "--destroy"]);
+    let left = format!("data stays at {}:{}", Host::B.address(), hosts.world.text("disk/data"));
+    assert!(said.code != 0 && said.err.contains(&left), "{said:?}");
+    assert!(hosts.disk(Host::B).join("data/identity").exists() && !hosts.disk(Host::A).join("data").exists());
+    assert_eq!(hosts.json(Host::A, &["status"]), serde_json::json!([]));
+}

@@ -11,6 +11,7 @@ mod directory;
 mod faults;
 mod file;
 mod lease;
+mod minder;
 mod mount;
 mod notices;
 mod open_file;

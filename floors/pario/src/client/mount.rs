@@ -128,6 +128,7 @@ pub struct Mount {
     fork: u64,
     numbers: AtomicU64,
     told: AtomicU64,
+    pub(super) minding: AtomicBool,
     links: Vec<Mutex<Link>>,
     outbox: OnceLock<Arc<Outbox>>,
     making_outbox: Mutex<()>,
@@ -166,6 +167,7 @@ impl Mount {
             fork: fork_generation(),
             numbers: AtomicU64::new(1),
             told: AtomicU64::new(1),
+            minding: AtomicBool::new(false),
             links,
             outbox: OnceLock::new(),
             making_outbox: Mutex::new(()),
@@ -359,10 +361,10 @@ impl Mount {
         if !self.recovering.load(Ordering::Acquire) {
             return Ok(());
         }
-        let servers =
-            (0..self.spec.servers).map(|server| ServerIndex(u16::try_from(server).unwrap_or(u16::MAX)));
+        // Where the manager went, others may have gone unnoticed.
+        self.look_after_links();
         // The manager last: it is itself a server that takes records.
-        for server in servers.skip(1).chain([ServerIndex::MANAGER]) {
+        for server in self.server_indices().skip(1).chain([ServerIndex::MANAGER]) {
             let Some(outbox) = self.outbox.get() else { break };
             let Some(pending) = outbox.stopped(server) else { continue };
             if let Err(fault) =
@@ -381,12 +383,21 @@ impl Mount {
         Ok(())
     }
 
+    pub(super) fn server_indices(&self) -> impl Iterator<Item = ServerIndex> + use<> {
+        (0..self.spec.servers).map(|server| ServerIndex(u16::try_from(server).unwrap_or(u16::MAX)))
+    }
+
+    /// The connection to a server, if there is one.
+    pub(super) fn live_connection(&self, server: ServerIndex) -> Option<Arc<Connection>> {
+        self.link(server).ok()?.connection.clone()
+    }
+
     fn connect(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {
+        self.check_process()?;
         let mut link = self.link(server)?;
         if let Some(connection) = link.connection.as_ref().filter(|connection| !connection.is_dead()) {
             return Ok(Arc::clone(connection));
         }
-        self.check_process()?;
         let connection = Arc::new(self.open(server, Purpose::Requests {})?);
         let welcome = connection.welcome();
         if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 && welcome.volatile {
@@ -555,6 +566,28 @@ impl Mount {
                 );
                 file.keep_fault(Fault::new(Code::Lost, text));
             }
+        }
+    }
+
+    /// Does something, and once more if it failed quickly because a server was gone: it may have been restarted.
+    pub(super) fn twice_if_quick<T>(&self, mut action: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
+        let began = self.clock.now();
+        match action() {
+            Err(fault) if fault.code == Code::Unreachable && self.clock.now().since(began) < REPEAT_LIMIT => {
+                action()
+            }
+            other => other,
+        }
+    }
+
+    /// What waiting for a cursor asks now and then: see [`Mount::mind`].
+    pub(super) fn minded(&self) -> impl Fn(ServerIndex, Duration) -> Result<(), Fault> {
+        let asked = std::cell::Cell::new(Duration::ZERO);
+        move |server, waited| {
+            let mut last = asked.get();
+            let result = self.mind(server, waited, &mut last);
+            asked.set(last);
+            result
         }
     }
 

@@ -16,6 +16,9 @@ use super::mount::Mount;
 /// How often the thread looks whether its mount is still there.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How often a lost manager is looked for.
+const REJOIN: Duration = Duration::from_millis(500);
+
 /// The connection of a listening thread; dropping it ends the thread.
 #[derive(Debug)]
 pub(crate) struct Notices {
@@ -57,10 +60,10 @@ impl Mount {
     }
 }
 
-fn listen(mount: &Weak<Mount>, connection: &Arc<Connection>) {
+fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
     loop {
         let notice = connection.notice(LOOK);
-        let Some(mount) = mount.upgrade() else { return };
+        let Some(mount) = listener.upgrade() else { return };
         match notice {
             Ok(None) => {}
             Ok(Some(Notice::Recall { inode, number })) => {
@@ -78,9 +81,26 @@ fn listen(mount: &Weak<Mount>, connection: &Arc<Connection>) {
                     notices.take();
                     drop(notices);
                     mount.lost_home();
+                    drop(mount);
+                    rejoin(listener);
                 }
                 return;
             }
+        }
+    }
+}
+
+/// The manager went away, and when it is back it keeps our files from others until it hears of us: a program that computes for
+/// hours must not keep them waiting. Without open files nothing is kept for us.
+fn rejoin(listener: &Weak<Mount>) {
+    let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(REJOIN.subsec_nanos()) };
+    loop {
+        // An empty poll is a pause.
+        let _ = rustix::event::poll(&mut [], Some(&pause));
+        let Some(mount) = listener.upgrade() else { return };
+        let used = mount.files().values().any(|file| 0 < file.strong_count());
+        if !used || !mount.is_own_process() || mount.listen().is_ok() {
+            return;
         }
     }
 }

@@ -4,7 +4,6 @@
 
 use std::ops::Range;
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use pario_core::{Fault, ServerIndex};
 
@@ -159,22 +158,17 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Waits until one server has come so far.
+    /// Waits until one server has come so far. One that was restarted meanwhile takes up where it stopped.
     pub(super) fn wait_taken(&self, server: ServerIndex, position: u64) -> Result<(), Fault> {
         let Some(outbox) = self.mount.outbox_if_made() else { return Ok(()) };
         if outbox.is_taken(server, position) {
             return Ok(());
         }
-        // A server that came back takes up where it stopped.
-        self.mount.cursor(server).map_err(|fault| fault.at(self.describe()))?;
-        let asked = std::cell::Cell::new(Duration::ZERO);
-        let progress = |server: ServerIndex, waited: Duration| {
-            let mut last = asked.get();
-            let result = self.mount.mind(server, waited, &mut last);
-            asked.set(last);
-            result
+        let wait = || {
+            self.mount.cursor(server)?;
+            outbox.wait_taken(server, position, &self.mount.minded())
         };
-        outbox.wait_taken(server, position, &progress).map_err(|fault| fault.at(self.describe()))
+        self.mount.twice_if_quick(wait).map_err(|fault| fault.at(self.describe()))
     }
 
     /// What a gone server has not taken must never be applied over what comes later.

@@ -13,7 +13,6 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
@@ -156,6 +155,7 @@ impl Write<'_> {
             file.note_unsynced(piece.server);
         }
         let outbox = file.mount.outbox()?;
+        file.mount.keep_minding();
         let record_max = outbox.record_bytes_max() as u64;
         let mut at = range.start;
         let mut position = 0;
@@ -163,16 +163,13 @@ impl Write<'_> {
             let part = at..range.end.min(at + record_max);
             let meta =
                 RecordMeta { object: file.object(self.access.generation), layout: file.layout, offset: at };
-            let asked = std::cell::Cell::new(Duration::ZERO);
-            let progress = |server: ServerIndex, waited: Duration| {
-                let mut last = asked.get();
-                let result = file.mount.mind(server, waited, &mut last);
-                asked.set(last);
-                result
+            let commit = || {
+                for piece in file.layout.pieces(part.clone()) {
+                    file.mount.cursor(piece.server)?;
+                }
+                outbox.commit(meta, self.bytes(&part), &file.mount.minded())
             };
-            position = outbox
-                .commit(meta, self.bytes(&part), &progress)
-                .map_err(|fault| fault.at(file.describe()))?;
+            position = file.mount.twice_if_quick(commit).map_err(|fault| fault.at(file.describe()))?;
             file.note_record(part.clone(), position);
             let counters = &file.mount.counters;
             counters.records.fetch_add(1, Ordering::Relaxed);

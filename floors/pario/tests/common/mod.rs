@@ -6,6 +6,8 @@
 #![allow(unreachable_pub, reason = "a module of test files")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+pub mod stage;
+
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,0 +1,217 @@
+//! A partition of real server processes, and programs that are this test binary again.
+//!
+//! Always: what a test started ends with it, also when it fails.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use pario::Partition;
+use pario::partition::binary::find_binary;
+use pario::partition::{Layers, Registry, Settings};
+use pario::start::{DownHow, down, up};
+use pario_core::{Clock, Nanos};
+use pario_sys::clock::MonotonicClock;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A call that needs a dead or silent server fails within this.
+pub const TOLD_LIMIT: Duration = Duration::from_secs(5);
+/// How long a condition may take to come true.
+const PATIENCE: Duration = Duration::from_secs(60);
+const START_LIMIT: Duration = Duration::from_secs(30);
+const NAME: &str = "stage";
+/// What tells this binary that it is a program of a test.
+const JOB: &str = "PARIO_TEST_JOB";
+
+/// See the module.
+pub struct Stage {
+    dir: tempfile::TempDir,
+    settings: Settings,
+}
+
+impl Stage {
+    /// A partition that is up; `None`, said aloud, where the command is not built that servers are started with.
+    pub fn start(servers: usize, more: &str) -> Option<Stage> {
+        let stage = Stage::prepare(servers, more)?;
+        stage.up();
+        Some(stage)
+    }
+
+    /// The same, not up yet.
+    pub fn prepare(servers: usize, more: &str) -> Option<Stage> {
+        if let Err(error) = find_binary() {
+            eprintln!("SKIPPED, build it with `cargo build -p pario-cli`: {error}");
+            return None;
+        }
+        let dir = tempfile::Builder::new().prefix("pario-stage-").tempdir().unwrap();
+        let dirs: Vec<String> =
+            (0..servers).map(|at| server_dir(dir.path(), at).display().to_string()).collect();
+        std::fs::create_dir(dir.path().join("data")).unwrap();
+        let text = format!("name = \"{NAME}\"\nservers = {dirs:?}\n{more}\n");
+        let settings = Layers::new().text(&text, Path::new("stage.toml")).unwrap().check().unwrap();
+        Some(Stage { dir, settings })
+    }
+
+    /// Brings it up, or up again.
+    pub fn up(&self) {
+        up(&self.registry(), &self.settings, START_LIMIT).unwrap();
+    }
+
+    pub fn down(&self) {
+        let down = down(&self.registry(), NAME, DownHow::Keep).unwrap();
+        assert!(down.killed.is_empty(), "{down:?}");
+    }
+
+    pub fn mount(&self) -> Partition {
+        Partition::mount_from(&self.registry(), NAME).unwrap()
+    }
+
+    pub fn registry(&self) -> Registry {
+        Registry::open(&self.dir.path().join("registry"))
+    }
+
+    pub fn server_dir(&self, server: usize) -> PathBuf {
+        server_dir(self.dir.path(), server)
+    }
+
+    /// Sends a signal to one server.
+    pub fn signal(&self, server: usize, signal: Signal) {
+        let entry = self.registry().find(NAME).unwrap();
+        let process = entry.servers[server].process();
+        assert!(process.is_alive(), "server {server} is there");
+        kill_process(pid(process.pid), signal).unwrap();
+        if signal == Signal::KILL {
+            assert!(until(|| !process.is_alive()), "a killed server ends");
+        }
+    }
+
+    /// Living servers that were started with this stage's directories.
+    fn servers(&self) -> Vec<u32> {
+        let Ok(Some(entry)) = self.registry().get(NAME) else { return Vec::new() };
+        entry.servers.iter().filter(|server| server.process().is_alive()).map(|server| server.pid).collect()
+    }
+}
+
+fn server_dir(base: &Path, server: usize) -> PathBuf {
+    base.join(format!("data/{server}"))
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for server in self.servers() {
+            let _ = kill_process(pid(server), Signal::KILL);
+        }
+        until(|| self.servers().is_empty());
+    }
+}
+
+/// A program of a test.
+pub struct Program {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Program {
+    /// Starts this binary again as the "test" `entry`, which calls [`job`].
+    pub fn start(stage: &Stage, entry: &str, job: &str) -> Program {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", entry, "--nocapture"]).env(JOB, job);
+        command.env("PARIO_REGISTRY", stage.registry().path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Program { child, lines }
+    }
+
+    /// The next number that it said; `None` when it has ended.
+    pub fn number(&mut self) -> Option<u64> {
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            // The test harness says things of its own.
+            if let Some(number) = line.strip_prefix("said ") {
+                return number.trim_end().parse().ok();
+            }
+        }
+    }
+
+    /// Kills it at once and returns the last number that it had said, at least `known`.
+    pub fn kill(mut self, known: u64) -> u64 {
+        kill_process(pid(self.child.id()), Signal::KILL).unwrap();
+        let mut last = known;
+        while let Some(number) = self.number() {
+            last = number;
+        }
+        self.child.wait().unwrap();
+        last
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What this process is to do, if it is a program of a test.
+pub fn job() -> Option<String> {
+    std::env::var(JOB).ok()
+}
+
+/// Tells the test a number; when this returns the test will hear it, whatever becomes of us.
+pub fn say(number: u64) {
+    // One call of `write`: a line is said or not.
+    let line = format!("said {number}\n");
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+pub fn mounted() -> Partition {
+    Partition::mount(NAME).unwrap()
+}
+
+pub fn until(mut condition: impl FnMut() -> bool) -> bool {
+    let began = MonotonicClock.now();
+    while !condition() {
+        if PATIENCE < MonotonicClock.now().since(began) {
+            return false;
+        }
+        pause(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Lets time pass while others work.
+pub fn pause(time: Duration) {
+    let time = rustix::event::Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap(),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    };
+    let _ = rustix::event::poll(&mut [], Some(&time));
+}
+
+/// What a call said and how long it took.
+pub fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
+    let began: Nanos = MonotonicClock.now();
+    let said = call();
+    (said, MonotonicClock.now().since(began))
+}
+
+/// Insists that a call fails in time and names the server.
+#[track_caller]
+pub fn told<T: std::fmt::Debug>(server: usize, call: impl FnOnce() -> pario::Result<T>) -> pario::Error {
+    let (said, took) = timed(call);
+    let error = said.expect_err("a call that needs a server which is gone fails");
+    assert!(error.to_string().contains(&format!("server {server}")), "{error}");
+    assert!(took < TOLD_LIMIT, "{took:?}: {error}");
+    error
+}

@@ -1,0 +1,146 @@
+//! One of several servers is full: the writer gets ENOSPC from the write, or from sync or close, once per handle; others work on;
+//! after room is made the same handle works on.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::pattern;
+use common::stage::{Stage, timed};
+use pario::core::Code;
+use pario::{File, Partition};
+
+const MIB: u64 = 1 << 20;
+const FULL: usize = 1;
+
+/// A small file system of its own; gone when the test is.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn new(path: &Path, bytes: u64) -> Tmpfs {
+        std::fs::create_dir_all(path).unwrap();
+        let size = format!("size={bytes}");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "pario-test"]).arg(path).status();
+        assert!(mounted.unwrap().success(), "root mounts a file system");
+        Tmpfs(path.to_owned())
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // A server that just ended may hold it for a moment; lazily it goes in any case.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn only_on(partition: &Partition, name: &str, server: usize) -> File {
+    let options = partition.options().read(true).write(true).create(true).stripe_count(1);
+    options.first_server(u16::try_from(server).unwrap()).open(name).unwrap()
+}
+
+/// Fills a file until something is refused; says how many bytes were accepted.
+fn fill(file: &File, call_bytes: usize) -> (u64, Option<pario::Error>) {
+    let data = vec![5; call_bytes];
+    for call in 0..(64 * MIB / call_bytes as u64) {
+        if let Err(error) = file.write_at(call * call_bytes as u64, &data) {
+            return (call * call_bytes as u64, Some(error));
+        }
+    }
+    (64 * MIB, None)
+}
+
+/// One kind of writer on a partition whose server 1 has 16 MiB.
+fn full(store: &str, call_bytes: usize) {
+    let settings =
+        format!("stripe = \"1MiB\"\nstore = \"{store}\"\n[cache]\noutbox = \"1MiB\"\nserver = \"4MiB\"");
+    let Some(stage) = Stage::prepare(4, &settings) else { return };
+    // Behind the stage in order of declaration, so that its servers are gone first.
+    let disk = Tmpfs::new(&stage.server_dir(FULL), 16 * MIB);
+    let stage = Ordered { stage, _disk: disk };
+    stage.stage.up();
+    let partition = stage.stage.mount();
+    let bystander = only_on(&partition, "bystander", 2);
+    let file = only_on(&partition, "full", FULL);
+    let (accepted, refused) = fill(&file, call_bytes);
+    assert!(accepted < 17 * MIB, "{store} {call_bytes}: {accepted} bytes do not fit");
+    let error = match refused {
+        Some(error) => error,
+        None => file.sync().expect_err("what does not fit is told by the write or by the sync"),
+    };
+    assert_eq!(error.code(), Code::NoSpace, "{store} {call_bytes}: {error}");
+    assert!(error.to_string().contains("server 1"), "{store} {call_bytes}: {error}");
+    assert_eq!(error.errno(), 28);
+    // The others notice nothing.
+    let data = pattern(8 << 20, 1);
+    bystander.write_at(0, &data).unwrap();
+    bystander.sync().unwrap();
+    let small = partition.create("small").unwrap();
+    small.write_at(0, &data[..900_000]).unwrap();
+    small.close().unwrap();
+    // Once per handle: what is told is told.
+    let told_again = file.sync();
+    if let Err(error) = &told_again {
+        assert_eq!(error.code(), Code::NoSpace, "{error}");
+        file.sync().unwrap_or_else(|error| panic!("{store} {call_bytes}: told a third time: {error}"));
+    }
+    // Room is made: the same handle works on.
+    file.set_len(0).unwrap();
+    let data = pattern(2 << 20, 2);
+    let (written, took) = timed(|| file.write_at(0, &data).and_then(|()| file.sync()));
+    written.unwrap_or_else(|error| panic!("{store} {call_bytes}: after {took:?}: {error}"));
+    file.close().unwrap();
+    let mut found = vec![0; data.len()];
+    stage.stage.mount().open("full").unwrap().read_exact_at(0, &mut found).unwrap();
+    assert!(found == data, "{store} {call_bytes}");
+}
+
+/// Fields are dropped in order: servers first, then the file system under one of them.
+struct Ordered {
+    stage: Stage,
+    _disk: Tmpfs,
+}
+
+#[test]
+fn needs_root_a_full_disk_is_told_to_small_writes() {
+    full("files", 8 << 10);
+}
+
+#[test]
+fn needs_root_a_full_disk_is_told_to_large_writes() {
+    full("files", 1 << 20);
+}
+
+#[test]
+fn needs_root_a_full_disk_is_told_with_a_cache() {
+    full("direct", 64 << 10);
+}
+
+/// What was synced before the disk was full is there after it.
+#[test]
+fn needs_root_what_was_synced_survives_a_full_disk() {
+    let settings = "stripe = \"64KiB\"\n[cache]\noutbox = \"1MiB\"";
+    let Some(stage) = Stage::prepare(4, settings) else { return };
+    let disk = Tmpfs::new(&stage.server_dir(FULL), 16 * MIB);
+    let stage = Ordered { stage, _disk: disk };
+    stage.stage.up();
+    let partition = stage.stage.mount();
+    let synced = partition.create("synced").unwrap();
+    let data = pattern(3 << 20, 4);
+    synced.write_at(0, &data).unwrap();
+    synced.sync().unwrap();
+    let big = partition.create("big").unwrap();
+    let (_, refused) = fill(&big, 100_000);
+    let error = refused.map_or_else(|| big.sync().unwrap_err(), |error| error);
+    assert_eq!(error.code(), Code::NoSpace, "{error}");
+    let mut found = vec![0; data.len()];
+    partition.another_client().open("synced").unwrap().read_exact_at(0, &mut found).unwrap();
+    assert!(found == data);
+    drop(big);
+    partition.remove_file("big").unwrap();
+    synced.write_at(0, &data[..1 << 20]).unwrap();
+    synced.close().unwrap();
+}
