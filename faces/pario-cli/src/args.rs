@@ -90,18 +90,32 @@ pub(crate) enum Command {
     Serve(cmd::serve::Args),
 }
 
-/// A mistake on the command line as one line.
+/// A mistake on the command line as one line, with the help that belongs to it.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    let rest: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let help = "see `pario --help`";
-    if rest.is_empty() {
-        format!("{first} ({help})")
-    } else {
-        format!("{first} {} ({help})", rest.join("; "))
+    let (said, usage) = text.split_once("Usage:").unwrap_or((&text, ""));
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut line = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    for part in lines.filter(|part| !part.starts_with("For more information")) {
+        let part = part.strip_prefix("tip: ").unwrap_or(part);
+        let gap = if line.ends_with(':') { " " } else { "; " };
+        line.push_str(gap);
+        line.push_str(part);
     }
+    format!("{line} (see `{} --help`)", command_of(usage))
+}
+
+/// `pario up` of `pario up [OPTIONS] …`: the words that are commands.
+fn command_of(usage: &str) -> String {
+    use clap::CommandFactory;
+    let mut command = Cli::command();
+    let mut words = vec!["pario".to_owned()];
+    for word in usage.split_whitespace().skip(1) {
+        let Some(inner) = command.find_subcommand(word).cloned() else { break };
+        words.push(word.to_owned());
+        command = inner;
+    }
+    words.join(" ")
 }
 
 #[cfg(test)]
@@ -124,9 +138,22 @@ mod tests {
 
     #[test]
     fn mistakes_are_one_line() {
-        for words in [&["pario", "frob"][..], &["pario", "up", "--strpe", "4"], &["pario", "cp", "x"]] {
-            let line = one_line(&Cli::try_parse_from(words).unwrap_err());
-            assert!(!line.contains('\n') && line.contains("--help"), "{line}");
+        for (words, expected) in [
+            (&["pario", "frob"][..], "unrecognized subcommand 'frob' (see `pario --help`)"),
+            (
+                &["pario", "up", "--strpe", "4"],
+                "unexpected argument '--strpe' found; a similar argument exists: '--stripe' (see `pario up --help`)",
+            ),
+            (
+                &["pario", "cp"],
+                "the following required arguments were not provided: <SOURCE>...; <TARGET> (see `pario cp --help`)",
+            ),
+            (
+                &["pario", "config", "show", "--x"],
+                "unexpected argument '--x' found (see `pario config show --help`)",
+            ),
+        ] {
+            assert_eq!(one_line(&Cli::try_parse_from(words).unwrap_err()), expected);
         }
     }
 }

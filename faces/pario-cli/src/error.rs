@@ -9,12 +9,18 @@ use std::path::Path;
 use pario::core::Code;
 use pario::partition::{ConfigError, LocationError, RegistryError};
 
+use crate::place::Place;
+
 /// The operation failed.
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The command line, the partition file or the environment is wrong; nothing was done.
 pub(crate) const EXIT_USAGE: u8 = 2;
 /// A part was done, or problems remain.
 pub(crate) const EXIT_PARTLY: u8 = 3;
+/// As shells have it: a command that could not be run.
+pub(crate) const EXIT_NOT_RUN: u8 = 126;
+/// As shells have it: a command that was not found.
+pub(crate) const EXIT_NO_COMMAND: u8 = 127;
 /// Added to the number of a signal that ended something.
 pub(crate) const EXIT_SIGNAL: u8 = 128;
 
@@ -27,6 +33,8 @@ pub(crate) enum CliError {
         text: String,
         /// What can be done about it.
         cure: Option<String>,
+        /// A server does not answer: what else needs it fails alike.
+        server_gone: bool,
     },
     /// What was typed, or set, cannot be.
     Usage {
@@ -53,12 +61,12 @@ pub(crate) type Outcome<T = ()> = Result<T, CliError>;
 impl CliError {
     /// A failure without a cure of its own.
     pub(crate) fn failed(text: impl fmt::Display) -> CliError {
-        CliError::Failed { text: text.to_string(), cure: None }
+        CliError::Failed { text: text.to_string(), cure: None, server_gone: false }
     }
 
     /// A failure and its cure.
     pub(crate) fn with_cure(text: impl fmt::Display, cure: impl Into<String>) -> CliError {
-        CliError::Failed { text: text.to_string(), cure: Some(cure.into()) }
+        CliError::Failed { text: text.to_string(), cure: Some(cure.into()), server_gone: false }
     }
 
     /// A wrong command line.
@@ -82,9 +90,32 @@ impl CliError {
     /// A fault of a partition, about the file that `place` names.
     pub(crate) fn remote(place: impl fmt::Display, error: &pario::Error) -> CliError {
         let code = error.code();
+        let place = place.to_string();
+        let partition = partition_of(&place);
+        if matches!(error, pario::Error::Setup(_)) {
+            return CliError::Failed { text: error.to_string(), cure: None, server_gone: false };
+        }
         let text = if is_about_a_name(code) { code.text().to_owned() } else { error.to_string() };
-        let text = if matches!(error, pario::Error::Setup(_)) { text } else { format!("{place}: {text}") };
-        CliError::Failed { text, cure: cure(code).filter(|_| !matches!(error, pario::Error::Setup(_))) }
+        let text = if text.contains(&place) { text } else { format!("{place}: {text}") };
+        // The place says which partition.
+        let text = match partition {
+            Some(name) => text.replacen(&format!(": {name}: "), ": ", 1),
+            None => text,
+        };
+        CliError::Failed { text, cure: cure(code, partition), server_gone: code == Code::Unreachable }
+    }
+
+    /// The same about a file that had a temporary name so far: messages call it what it was to become.
+    pub(crate) fn called(self, temporary: &Place, place: &Place) -> CliError {
+        let CliError::Failed { text, cure, server_gone } = self else { return self };
+        let name = |place: &Place| place.name().unwrap_or_default().to_string_lossy().into_owned();
+        let text = said_once(&text.replace(&name(temporary), &name(place)));
+        CliError::Failed { text, cure, server_gone }
+    }
+
+    /// Whether a server does not answer.
+    pub(crate) fn is_server_gone(&self) -> bool {
+        matches!(self, CliError::Failed { server_gone: true, .. })
     }
 
     /// The exit code.
@@ -124,11 +155,35 @@ fn is_about_a_name(code: Code) -> bool {
     )
 }
 
-fn cure(code: Code) -> Option<String> {
+/// `NAME` of `pario://NAME/path`.
+fn partition_of(place: &str) -> Option<&str> {
+    place.strip_prefix("pario://")?.split('/').next().filter(|name| !name.is_empty())
+}
+
+/// `NAME` of `NAME: server 2 …`, as a partition's faults start.
+fn partition_told(text: &str) -> Option<&str> {
+    let (name, rest) = text.split_once(": ")?;
+    let plain = rest.starts_with("server ") && !name.contains([' ', '/']);
+    plain.then_some(name).or_else(|| partition_of(text))
+}
+
+/// A text without parts that repeat the part before: `a: a: b` is `a: b`.
+fn said_once(text: &str) -> String {
+    let mut parts: Vec<&str> = text.split(": ").collect();
+    parts.dedup();
+    parts.join(": ")
+}
+
+fn cure(code: Code, partition: Option<&str>) -> Option<String> {
+    if let (Code::Unreachable, Some(name)) = (code, partition) {
+        return Some(format!(
+            "`pario status {name}` shows its servers; `pario up {name}` brings it back if some died"
+        ));
+    }
     let text = match code {
         Code::NotEmpty => "empty it first, or use `pario rm -r`",
         Code::NoSpace => "free some space: `pario df -v` shows which server is full",
-        Code::Unreachable => "`pario status` shows the servers; `pario up NAME` starts those that died",
+        Code::Unreachable => "`pario status` shows the servers; `pario up` with the partition's name brings it back",
         Code::WrongSecret => {
             "the partition was restarted, or the registry is another one: check PARIO_REGISTRY"
         }
@@ -161,8 +216,10 @@ fn cure(code: Code) -> Option<String> {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CliError::Failed { text, cure: Some(cure) } => write!(f, "{} ({cure})", one_line(text)),
-            CliError::Failed { text, cure: None } | CliError::Usage { text } => f.write_str(&one_line(text)),
+            CliError::Failed { text, cure: Some(cure), .. } => write!(f, "{} ({cure})", one_line(text)),
+            CliError::Failed { text, cure: None, .. } | CliError::Usage { text } => {
+                f.write_str(&one_line(text))
+            }
             CliError::Interrupted { signal } => write!(f, "interrupted by signal {signal}"),
             CliError::Told { .. } | CliError::NobodyReads => Ok(()),
         }
@@ -176,8 +233,12 @@ pub(crate) fn one_line(text: &str) -> String {
 
 impl From<pario::Error> for CliError {
     fn from(error: pario::Error) -> CliError {
-        let cure = cure(error.code()).filter(|_| !matches!(error, pario::Error::Setup(_)));
-        CliError::Failed { text: error.to_string(), cure }
+        let (code, text) = (error.code(), error.to_string());
+        let cure = match error {
+            pario::Error::Setup(_) => None,
+            _ => cure(code, partition_told(&text)),
+        };
+        CliError::Failed { text, cure, server_gone: code == Code::Unreachable }
     }
 }
 
@@ -222,6 +283,21 @@ mod tests {
         let error = pario::Error::from(Fault::new(Code::Unreachable, "server 2 is\nunreachable"));
         let text = CliError::remote("pario://s/x", &error).to_string();
         assert!(text.starts_with("pario://s/x: server 2 is?unreachable ("), "{text}");
+    }
+
+    #[test]
+    fn places_and_partitions_are_named_once_and_the_cure_has_the_name() {
+        let error = pario::Error::from(Fault::new(Code::Unreachable, "s: server 2 is unreachable"));
+        let expected = "(`pario status s` shows its servers; `pario up s` brings it back if some died)";
+        let text = CliError::remote("pario://s/x", &error).to_string();
+        assert_eq!(text, format!("pario://s/x: server 2 is unreachable {expected}"));
+        let error = pario::Error::from(Fault::new(Code::Unreachable, "pario://s/x: server 2 is unreachable"));
+        let again = CliError::remote("pario://s/x", &error);
+        assert_eq!(again.to_string(), text);
+        assert!(again.is_server_gone());
+        let error = pario::Error::from(Fault::new(Code::Unreachable, "s: server 2 is unreachable"));
+        assert_eq!(CliError::from(error).to_string(), format!("s: server 2 is unreachable {expected}"));
+        assert_eq!(said_once("a: a: b: c"), "a: b: c");
     }
 
     #[test]

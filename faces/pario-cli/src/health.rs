@@ -123,7 +123,9 @@ impl PartitionHealth {
         let name = &self.name;
         match self.condition {
             Condition::Running | Condition::Starting => None,
-            Condition::Partly => Some(format!("`pario up {name}` starts the servers that are missing")),
+            Condition::Partly => Some(format!(
+                "`pario up {name}` brings it back (all its servers are restarted; running programs reconnect)"
+            )),
             Condition::Dead => Some(format!(
                 "its servers are gone: `pario up {name}` brings its data back, `pario down {name} --destroy` removes it"
             )),

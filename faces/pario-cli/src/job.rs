@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 
-use crate::error::{CliError, Outcome, signal_code};
+use crate::error::{CliError, EXIT_NO_COMMAND, EXIT_NOT_RUN, Outcome, signal_code};
 use crate::signals::{Stop, heeded};
 
 /// What `pario run` is doing, which decides what a signal means.
@@ -97,7 +97,9 @@ impl Watch {
         }
         let failed = |error: std::io::Error| {
             let text = format!("cannot run {}: {error}", program.display());
-            CliError::with_cure(text, "give a program that is in PATH, or its path")
+            let code = if error.kind() == std::io::ErrorKind::NotFound { EXIT_NO_COMMAND } else { EXIT_NOT_RUN };
+            crate::context::complain(&CliError::with_cure(text, "give a program that is in PATH, or its path"));
+            CliError::Told { code }
         };
         let mut phase = self.phase();
         self.stop.check()?;

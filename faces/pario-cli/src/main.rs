@@ -3,6 +3,7 @@
 //! Never: logic that a user of the library would miss. Always: facts go to standard output, problems to standard error, one
 //! line each; the exit code tells kinds of failure apart (see `error`).
 
+mod absent;
 mod args;
 mod bench;
 mod clock;

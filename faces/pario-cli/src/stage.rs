@@ -7,7 +7,7 @@ use std::path::Path;
 use pario::Partition;
 
 use crate::context::Context;
-use crate::copy::{self, CopyOptions, Pair, Progress};
+use crate::copy::{self, Copied, CopyOptions, Pair, Progress};
 use crate::error::{CliError, Outcome};
 use crate::place::{Place, Tree};
 use crate::signals::Stop;
@@ -20,20 +20,26 @@ fn options(durable: bool) -> CopyOptions {
 /// Copies what is in `dir` into the partition's root.
 pub(crate) fn stage_in(context: &Context, dir: &Path, partition: &Partition, stop: &Stop) -> Outcome {
     let pair = Pair { from: local(dir)?, to: Place::root(partition) };
-    run(context, &pair, options(false), ("staging in", stop))
+    run(context, &pair, options(false), ("staging in", stop)).map(drop)
 }
 
 /// Copies everything in the partition into `dir`, and proves that it arrived.
-pub(crate) fn stage_out(context: &Context, partition: &Partition, dir: &Path, stop: &Stop) -> Outcome {
+pub(crate) fn stage_out(
+    context: &Context,
+    partition: &Partition,
+    dir: &Path,
+    stop: &Stop,
+) -> Outcome<Copied> {
     let to = Place { tree: Tree::Local, path: dir.to_owned() };
     to.make_directories()?;
     let pair = Pair { from: Place::root(partition), to: local(dir)? };
-    run(context, &pair, options(true), ("staging out", stop))?;
+    let copied = run(context, &pair, options(true), ("staging out", stop))?;
     let progress = Progress::new(context.speech, "verifying");
     let verified = copy::verify(&pair, copy::default_jobs(), &progress, stop);
     progress.end();
     let (_, failures) = verified?;
-    first_of(failures)
+    first_of(failures)?;
+    Ok(copied)
 }
 
 /// A directory of this machine, links to it resolved.
@@ -42,12 +48,18 @@ fn local(dir: &Path) -> Outcome<Place> {
     Ok(Place { tree: Tree::Local, path })
 }
 
-fn run(context: &Context, pair: &Pair, options: CopyOptions, (what, stop): (&'static str, &Stop)) -> Outcome {
+fn run(
+    context: &Context,
+    pair: &Pair,
+    options: CopyOptions,
+    (what, stop): (&'static str, &Stop),
+) -> Outcome<Copied> {
     let progress = Progress::new(context.speech, what);
     let copied = copy::copy(std::slice::from_ref(pair), options, &progress, stop);
     progress.end();
-    let (_, failures) = copied?;
-    first_of(failures)
+    let (copied, failures) = copied?;
+    first_of(failures)?;
+    Ok(copied)
 }
 
 /// The first failure, with the number of the others.

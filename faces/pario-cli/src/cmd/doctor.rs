@@ -1,6 +1,6 @@
 //! `pario doctor`: is everything of a partition where it belongs?
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use clap::Args as ClapArgs;
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -8,6 +8,7 @@ use pario::Partition;
 use pario::core::{FileAttr, InodeId, ObjectId, ServerIndex};
 use serde_json::{Value, json};
 
+use crate::absent::{self, Absent};
 use crate::context::Context;
 use crate::error::{CliError, EXIT_PARTLY, Outcome};
 use crate::health::PartitionHealth;
@@ -21,7 +22,9 @@ use crate::wire;
 Examples:
   pario doctor scratch             servers answer, objects in place, lengths agree, no orphans
   pario doctor scratch --repair    and remove orphans, while nobody has a file open
-Exit code: 0 all is well, 3 problems remain, 1 the check itself failed.")]
+A file whose length has blocks on a server that has no object of it is warned of: a hole, or a
+lost object.
+Exit code: 0 no errors, warnings or not; 3 problems remain; 1 the check itself failed.")]
 pub(crate) struct Args {
     /// The partition; without it, the one that PARIO_PARTITION names
     #[arg(value_name = "NAME")]
@@ -38,6 +41,7 @@ struct Examined {
     objects: u64,
     bytes: u64,
     problems: Vec<Problem>,
+    absent: Vec<Absent>,
 }
 
 /// Carries it out.
@@ -54,6 +58,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         }
     }
     examine(context, &partition, &mut examined)?;
+    absent::find_names(&partition, &mut examined.absent)?;
     let removed = if args.repair { repair(context, &partition, &mut examined)? } else { 0 };
     if context.speech.json {
         context.json(&facts(&name, &examined, removed))?;
@@ -88,11 +93,12 @@ fn examine(context: &Context, partition: &Partition, examined: &mut Examined) ->
         if unreachable(examined, server) {
             continue;
         }
-        let mut suspects = Vec::new();
+        let (mut suspects, mut present) = (Vec::new(), HashSet::new());
         wire::each_object(mount, server, |object, bytes| {
             examined.objects += 1;
             examined.bytes += bytes;
             spinner.inc(1);
+            present.insert(object);
             let found = Found { server, object, bytes };
             if found.judge(inodes.get(&object.inode)).is_some() {
                 suspects.push(found);
@@ -101,6 +107,11 @@ fn examine(context: &Context, partition: &Partition, examined: &mut Examined) ->
         .map_err(pario::Error::from)?;
         for found in suspects {
             examined.problems.extend(look_again(partition, found)?);
+        }
+        for attr in inodes.values().filter(|attr| absent::is_expected(attr, server)) {
+            if !present.contains(&absent::object_of(attr)) {
+                examined.absent.extend(absent::look_again(mount, server, attr)?);
+            }
         }
     }
     spinner.finish_and_clear();
@@ -180,6 +191,7 @@ fn facts(name: &str, examined: &Examined, removed: usize) -> Value {
         "bytes": examined.bytes,
         "removed": removed,
         "problems": examined.problems.iter().map(Problem::facts).collect::<Vec<_>>(),
+        "warnings": examined.absent.iter().map(Absent::facts).collect::<Vec<_>>(),
     })
 }
 
@@ -187,11 +199,16 @@ fn print(context: &Context, name: &str, examined: &Examined, removed: usize) -> 
     for problem in &examined.problems {
         context.line(crate::error::one_line(&problem.to_string()))?;
     }
+    if let Some(line) = absent::line(&examined.absent) {
+        context.line(crate::error::one_line(&format!("warning: {line}")))?;
+    }
     let removed =
         if removed == 0 { String::new() } else { format!(", {} removed", human::count(removed, "orphan")) };
-    let verdict = match examined.problems.len() {
-        0 => "all is well".to_owned(),
-        problems => human::count(problems, "problem"),
+    let verdict = match (examined.problems.len(), examined.absent.is_empty()) {
+        (0, true) => "all is well".to_owned(),
+        (0, false) => "no errors, 1 warning".to_owned(),
+        (problems, true) => human::count(problems, "problem"),
+        (problems, false) => format!("{}, 1 warning", human::count(problems, "problem")),
     };
     let size = pario::core::Size(examined.bytes).rounded();
     context.report(format!(

@@ -40,6 +40,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
             .map(|name| context.partition_name(Some(name)))
             .collect::<Outcome<Vec<String>>>()?,
     };
+    // All of them are known before the first goes.
+    for name in &names {
+        registry.find(name)?;
+    }
     let how = if args.destroy { DownHow::Destroy } else { DownHow::Keep };
     let (mut failures, mut facts) = (Vec::new(), Vec::new());
     for name in &names {

@@ -4,15 +4,17 @@
 //! is kept; otherwise nothing is left.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use pario::Partition;
+use pario::core::Size;
 use pario::partition::{Registry, launch};
 use pario::start::{DownHow, Up};
 
 use crate::context::{Context, PARTITION_VARIABLE, complain};
+use crate::copy::Copied;
 use crate::error::{CliError, EXIT_PARTLY, Outcome};
 use crate::job::{Watch, exit_code};
 use crate::settings_args::SettingsArgs;
@@ -30,7 +32,8 @@ Examples:
   pario run --stage-in input/ -- sh -c 'pario ls -l pario://$PARIO_PARTITION/'
   pario run --store memory --memory 8GiB -- ./simulate
 The command gets PARIO_PARTITION, PARIO_REGISTRY and PARIO_BIN; signals are passed on to it; the
-exit code is its own, or 128 + N if signal N ended it. Staging out is verified by checksums and
+exit code is its own, 128 + N if signal N ended it, 127 if it was not found, 126 if it could not be
+run. Staging out is verified by checksums and
 runs also when the command failed; if it cannot be done the partition is kept, the way to reach it
 is printed, and the exit code is 3 if the command's was 0.")]
 pub(crate) struct Args {
@@ -70,6 +73,9 @@ pub(crate) fn run(context: &Context, args: Args) -> Outcome<ExitCode> {
 fn check_directories(args: &Args) -> Outcome {
     if let Some(dir) = args.stage_in.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(CliError::usage(format!("--stage-in {}: is not a directory", dir.display())));
+    }
+    if let Some(dir) = args.stage_out.as_ref().filter(|dir| dir.exists() && !dir.is_dir()) {
+        return Err(CliError::usage(format!("--stage-out {}: is not a directory", dir.display())));
     }
     if let Some(dir) = &args.stage_out
         && let Err(error) = std::fs::create_dir_all(dir)
@@ -159,7 +165,10 @@ impl Session<'_> {
         self.watch.stage_out();
         let Some(dir) = &self.args.stage_out else { return Ok(Ran { code, kept: false }) };
         match stage::stage_out(self.context, &partition, dir, &self.watch.stop) {
-            Ok(()) => Ok(Ran { code, kept: false }),
+            Ok(copied) => {
+                self.report_stage_out(&copied);
+                Ok(Ran { code, kept: false })
+            }
             Err(error) => {
                 complain(&CliError::failed(format!(
                     "{}: staging out to {} failed: {error}",
@@ -168,6 +177,15 @@ impl Session<'_> {
                 )));
                 Ok(Ran { code: if code == 0 { EXIT_PARTLY } else { code }, kept: true })
             }
+        }
+    }
+
+    /// On standard error: standard output is the command's.
+    fn report_stage_out(&self, copied: &Copied) {
+        if !self.context.speech.quiet {
+            let files = human::count(usize::try_from(copied.files).unwrap_or(usize::MAX), "file");
+            let text = format!("staged out {files}, {}, verified", Size(copied.bytes).rounded());
+            complain(&CliError::failed(text));
         }
     }
 
@@ -220,8 +238,8 @@ impl Session<'_> {
 
     fn say_kept(&self, because_of_stage_out: bool) {
         let name = self.name();
-        let target = self.args.stage_out.as_deref().unwrap_or(Path::new("DIR"));
-        let out = if because_of_stage_out { target.display().to_string() } else { "DIR".to_owned() };
+        // Where it could not go once it cannot go again.
+        let out = if because_of_stage_out { "ANOTHER-DIR" } else { "DIR" };
         let text = format!(
             "partition '{name}' is kept: `pario ls pario://{name}/` shows its files, \
              `pario cp -rp pario://{name}/ {out}` copies them, `pario down {name} --destroy` removes it"

@@ -158,7 +158,8 @@ fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
     };
     let up = server.report.as_ref().ok().and_then(|report| report["up_s"].as_f64());
     let (hits, misses) = (number("/store/hits").unwrap_or(0), number("/store/misses").unwrap_or(0));
-    let clients = server.report.as_ref().ok().and_then(|report| report["clients"].as_array().map(Vec::len));
+    let clients = server.report.as_ref().ok().and_then(clients);
+    let latency = |us: u64| if us == 0 { "-".to_owned() } else { human::micros(us) };
     vec![
         server.index.to_string(),
         server.word().to_owned(),
@@ -171,11 +172,23 @@ fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
         flow("/counters/received_bytes", true),
         flow("/counters/sent_bytes", true),
         flow("/counters/staged_bytes", true),
-        cell("/counters/latency_us_p50", &human::micros),
-        cell("/counters/latency_us_p99", &human::micros),
+        cell("/counters/latency_us_p50", &latency),
+        cell("/counters/latency_us_p99", &latency),
         clients.map_or("-".to_owned(), |clients| clients.to_string()),
         server.place.clone(),
     ]
+}
+
+/// How many programs use a server: sessions, without those of its peers and of this look.
+fn clients(report: &Value) -> Option<usize> {
+    let own = |client: &Value| {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        client["pid"] == std::process::id() && client["host"] == host.as_str()
+    };
+    let counts = |client: &&Value| client["purpose"] != "peer" && !own(client);
+    let sessions: std::collections::HashSet<Option<&str>> =
+        report["clients"].as_array()?.iter().filter(counts).map(|client| client["session"].as_str()).collect();
+    Some(sessions.len())
 }
 
 /// Who waits for whom.
@@ -193,4 +206,27 @@ fn waits(context: &Context, health: &PartitionHealth) -> Outcome {
         context.line(crate::error::one_line(&line))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn clients_are_sessions_of_others() {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let client = |session: &str, pid: u32, purpose: &str| {
+            json!({ "session": session, "pid": pid, "host": host, "purpose": purpose })
+        };
+        let report = json!({ "clients": [
+            client("a", 1, "requests"),
+            client("a", 1, "notices"),
+            client("b", 2, "requests"),
+            client("c", 3, "peer"),
+            client("d", std::process::id(), "requests"),
+        ]});
+        assert_eq!(clients(&report), Some(2));
+        assert_eq!(clients(&json!({})), None);
+    }
 }

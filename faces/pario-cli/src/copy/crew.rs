@@ -106,7 +106,7 @@ fn worker(run: &Run<'_>, jobs: &Jobs) {
         let opened = match task {
             Task::Open(job) => open(run, job),
             Task::Piece(copy, piece) => {
-                let moved = run.stop.check().and_then(|()| copy.move_piece(run, piece, &mut buffer));
+                let moved = run.check().and_then(|()| copy.move_piece(run, piece, &mut buffer));
                 if let Step::Last = copy.piece_done(moved) {
                     finish(run, &copy);
                 }
@@ -118,7 +118,7 @@ fn worker(run: &Run<'_>, jobs: &Jobs) {
 }
 
 fn open(run: &Run<'_>, job: FileJob) -> Option<Arc<FileCopy>> {
-    match run.stop.check().and_then(|()| FileCopy::open(job)) {
+    match run.check().and_then(|()| FileCopy::open(job)) {
         Ok(copy) if copy.pieces() == 0 => {
             finish(run, &copy);
             None

@@ -4,7 +4,7 @@
 //!  walk ─► jobs ─► workers: open ─► pieces, several at once ─► close ─► rename
 //! ```
 //! Never: leaves a file that looks whole but is not: data goes under a temporary name, and the name is given last. Always:
-//! holes stay holes; a failure of one file does not stop the others.
+//! holes stay holes; a failure of one file does not stop the others, unless it is a server that is gone.
 
 mod crew;
 mod data;
@@ -23,7 +23,7 @@ pub(crate) use stream::{copy_stream, is_standard_name, is_standard_output, is_st
 pub(crate) use verify::verify;
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serde::Serialize;
 
@@ -108,6 +108,8 @@ struct Run<'a> {
     stop: &'a Stop,
     count: Count,
     failures: Mutex<Vec<CliError>>,
+    /// A server is gone: other files would fail alike.
+    gave_up: AtomicBool,
     /// Directories whose bits and times are set when everything in them is there.
     directories: Mutex<Vec<walk::Directory>>,
 }
@@ -137,14 +139,28 @@ impl Count {
 impl<'a> Run<'a> {
     fn new(options: CopyOptions, progress: &'a Progress, stop: &'a Stop) -> Run<'a> {
         let (failures, directories) = (Mutex::default(), Mutex::default());
-        Run { options, progress, stop, count: Count::default(), failures, directories }
+        let (count, gave_up) = (Count::default(), AtomicBool::new(false));
+        Run { options, progress, stop, count, failures, gave_up, directories }
     }
 
-    /// Keeps a failure; an interruption is told once, at the end.
+    /// Keeps a failure; an interruption is told once, at the end, and a server that is gone once, at first.
     fn fail(&self, error: CliError) {
-        if !matches!(error, CliError::Interrupted { .. }) {
-            self.failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(error);
+        if matches!(error, CliError::Interrupted { .. } | CliError::Told { .. }) {
+            return;
         }
+        if error.is_server_gone() && self.gave_up.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.failures.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(error);
+    }
+
+    /// Fails when the copy shall end: a signal came, or a server is gone, which has been told.
+    fn check(&self) -> Outcome {
+        self.stop.check()?;
+        if self.gave_up.load(Ordering::Acquire) {
+            return Err(CliError::Told { code: crate::error::EXIT_FAILED });
+        }
+        Ok(())
     }
 
     fn keep_directory(&self, directory: walk::Directory) {

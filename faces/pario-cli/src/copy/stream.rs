@@ -80,7 +80,6 @@ fn into_stream(from: &mut Input, to: &Place, (progress, stop): (&Progress, &Stop
     loop {
         let data = from.next(at, &mut buffer, stop)?;
         if data.is_empty() {
-            target.flush().map_err(failed)?;
             return Ok(at);
         }
         target.write_all(data).map_err(failed)?;
@@ -131,24 +130,28 @@ fn mode_of_new_files() -> u32 {
     0o666 & !mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok()).unwrap_or(0o022)
 }
 
-fn open_output(to: &Place) -> Outcome<Box<dyn Write>> {
+/// One of this process's streams without the buffer that belongs to it.
+fn own(stream: impl AsFd) -> Outcome<fs::File> {
+    let fd = stream.as_fd().try_clone_to_owned();
+    Ok(fd.map_err(|error| CliError::failed(format!("a standard stream cannot be used: {error}")))?.into())
+}
+
+fn open_output(to: &Place) -> Outcome<fs::File> {
     if is_standard_output(to) {
-        return Ok(Box::new(io::stdout().lock()));
+        return own(io::stdout());
     }
     if to.path == Path::new("/dev/stderr") {
-        return Ok(Box::new(io::stderr().lock()));
+        return own(io::stderr());
     }
     let file = fs::OpenOptions::new().write(true).open(&to.path);
-    Ok(Box::new(file.map_err(|error| CliError::local(&to.path, &error))?))
+    file.map_err(|error| CliError::local(&to.path, &error))
 }
 
 /// What is read.
 enum Input {
     /// A file, from its start.
     File(Source),
-    /// Standard input.
-    Standard(io::Stdin),
-    /// A pipe or a device.
+    /// Standard input, a pipe or a device.
     Stream(fs::File, Place),
 }
 
@@ -161,7 +164,7 @@ impl Input {
             return Ok(Input::File(Source::open(from)?));
         }
         if from.path == Path::new("-") || from.path == Path::new("/dev/stdin") {
-            return Ok(Input::Standard(io::stdin()));
+            return Ok(Input::Stream(own(io::stdin())?, from.clone()));
         }
         let file = fs::File::open(&from.path).map_err(|error| CliError::local(&from.path, &error))?;
         Ok(Input::Stream(file, from.clone()))
@@ -173,7 +176,6 @@ impl Input {
         buffer.resize(usize::try_from(PIECE_BYTES).unwrap_or(1 << 20), 0);
         let count = match self {
             Input::File(source) => source.read_at(at, buffer)?,
-            Input::Standard(stdin) => read_full(&mut stdin.lock(), buffer, (Path::new("-"), stop))?,
             Input::Stream(file, place) => read_full(file, buffer, (&place.path, stop))?,
         };
         Ok(&buffer[..count])
@@ -181,11 +183,7 @@ impl Input {
 }
 
 /// Reads until the buffer is full or the stream ends; waits with open ears.
-fn read_full(
-    stream: &mut (impl Read + AsFd),
-    buffer: &mut [u8],
-    (path, stop): (&Path, &Stop),
-) -> Outcome<usize> {
+fn read_full(stream: &mut fs::File, buffer: &mut [u8], (path, stop): (&Path, &Stop)) -> Outcome<usize> {
     let mut done = 0;
     while done < buffer.len() {
         wait_readable(stream, stop)?;

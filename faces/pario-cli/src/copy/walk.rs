@@ -34,7 +34,7 @@ pub(super) fn walk(run: &Run<'_>, pair: &Pair, jobs: &Jobs) {
 }
 
 fn visit(run: &Run<'_>, pair: Pair, facts: Facts, (jobs, depth): (&Jobs, usize)) {
-    if run.stop.signal().is_some() {
+    if run.check().is_err() {
         return;
     }
     let done = match facts.kind {

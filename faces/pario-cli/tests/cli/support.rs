@@ -28,6 +28,11 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
+/// What would change the command's behaviour; the mark of a test run stays, so that what a test leaves behind is found.
+fn is_setting(variable: &str) -> bool {
+    variable.starts_with("PARIO_") && variable != "PARIO_TEST_RUN"
+}
+
 impl World {
     pub(crate) fn new() -> World {
         let dir = tempfile::Builder::new().prefix("pario-test-").tempdir().expect("a temporary directory");
@@ -54,7 +59,7 @@ impl World {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pario"));
         let own: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
-        for name in own.into_iter().filter(|name| name.to_string_lossy().starts_with("PARIO_")) {
+        for name in own.into_iter().filter(|name| is_setting(&name.to_string_lossy())) {
             command.env_remove(name);
         }
         command

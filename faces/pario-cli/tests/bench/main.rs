@@ -1,0 +1,103 @@
+//! `pario bench`, driven as a user would, with transfers too small to say anything about speed: what is checked is that every
+//! promised figure is there in the promised form, and that nothing stays behind, whatever ends a benchmark.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+fn bench(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pario"));
+    command.args(["bench", arguments[0], "--dir"]).arg(dir).args(&arguments[1..]);
+    // Whatever it did to the user's registry would be seen here.
+    command.env("PARIO_REGISTRY", dir.join("registry-of-the-user"));
+    command
+}
+
+fn figures(dir: &Path, arguments: &[&str]) -> serde_json::Value {
+    let output = bench(dir, arguments).arg("--json").output().expect("the command runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+#[track_caller]
+fn check_figures(said: &serde_json::Value, names: &[&str]) {
+    for name in names {
+        let figure = &said["figures"][name];
+        let number =
+            |key: &str| figure[key].as_f64().unwrap_or_else(|| panic!("{name} without {key}: {said}"));
+        assert!(number("min") <= number("value") && number("value") <= number("max"), "{name}: {figure}");
+        assert!(0.0 < number("value") && 1.0 <= number("runs"), "{name}: {figure}");
+        assert!(figure["unit"].is_string(), "{name}: {figure}");
+    }
+    assert!(said["machine"]["cpus"].is_number() && said["machine"]["file_system"].is_string(), "{said}");
+    assert_eq!(said["settings"]["pairs"], 1);
+}
+
+#[track_caller]
+fn check_nothing_left(dir: &Path) {
+    let left: Vec<_> = std::fs::read_dir(dir).expect("the directory is there").flatten().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn io_shows_every_promised_figure_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let said = figures(dir.path(), &["io", "--size", "4MiB", "--pairs", "1"]);
+    let ratios = [
+        "write_vs_plain",
+        "read_vs_plain",
+        "write_vs_plain_1",
+        "read_vs_plain_1",
+        "small_write_vs_plain",
+        "tcp_write_vs_plain",
+        "tcp_read_vs_plain",
+        "write_vs_plain_warm",
+        "read_vs_plain_warm",
+    ];
+    check_figures(&said, &ratios);
+    check_figures(&said, &["up_s", "memory_idle_mib", "memory_load_mib", "ls_ms", "stat_ms", "status_ms"]);
+    check_nothing_left(dir.path());
+}
+
+#[test]
+fn meta_shows_every_promised_figure_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let said = figures(dir.path(), &["meta", "--files", "40", "--pairs", "1"]);
+    let one = ["creates_per_s", "stats_per_s", "unlinks_per_s"];
+    check_figures(&said, &one);
+    check_figures(&said, &one.map(|name| format!("{name}_four")).each_ref().map(String::as_str));
+    check_nothing_left(dir.path());
+}
+
+#[test]
+fn a_benchmark_that_is_killed_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut child =
+        bench(dir.path(), &["io", "--size", "64MiB"]).stdout(Stdio::null()).spawn().expect("it starts");
+    let some = || std::fs::read_dir(dir.path()).expect("the directory is there").flatten().next();
+    // In the middle of things: a partition is up.
+    wait_for("a partition", || some().is_some_and(|ground| ground.path().join("four/0/socket").exists()));
+    child.kill().expect("it is killed");
+    child.wait().expect("it is gone");
+    wait_for("the janitor", || some().is_none());
+}
+
+#[track_caller]
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let began = SystemTime::now();
+    while !is_there() {
+        assert!(began.elapsed().unwrap_or_default() < Duration::from_secs(60), "{what} did not come");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for arguments in [&["io", "--pairs", "0"][..], &["io", "--size", "1MiB"], &["meta", "--files", "3"]] {
+        let output = bench(dir.path(), arguments).output().expect("the command runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(arguments[1]), "{output:?}");
+    }
+    check_nothing_left(dir.path());
+}
