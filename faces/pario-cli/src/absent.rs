@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pario::Partition;
-use pario::client::Mount;
 use pario::core::{FileAttr, FileKind, InodeId, ObjectId, ServerIndex};
 use serde_json::{Value, json};
 
@@ -67,10 +66,16 @@ pub(crate) fn object_of(attr: &FileAttr) -> ObjectId {
 }
 
 /// What was listed may be old by now; the inode and the server as they are now decide.
-pub(crate) fn look_again(mount: &Mount, server: ServerIndex, attr: &FileAttr) -> Outcome<Option<Absent>> {
-    let now = wire::inode(mount, attr.inode).map_err(pario::Error::from)?;
+pub(crate) fn look_again(
+    partition: &Partition,
+    server: ServerIndex,
+    attr: &FileAttr,
+) -> Outcome<Option<Absent>> {
+    let mount = partition.mount_handle();
+    let now = wire::inode(mount, attr.inode).map_err(|fault| wire::told(partition, fault))?;
     let Some(now) = now.filter(|now| is_expected(now, server)) else { return Ok(None) };
-    if wire::measure(mount, server, object_of(&now)).map_err(pario::Error::from)?.is_some() {
+    if wire::measure(mount, server, object_of(&now)).map_err(|fault| wire::told(partition, fault))?.is_some()
+    {
         return Ok(None);
     }
     Ok(Some(Absent { server, inode: now.inode, bytes: expected_bytes(&now, server), path: None }))

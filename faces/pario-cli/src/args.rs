@@ -150,7 +150,7 @@ mod tests {
             ),
             (
                 &["pario", "config", "show", "--x"],
-                "unexpected argument '--x' found (see `pario config show --help`)",
+                "unexpected argument '--x' found; to pass '--x' as a value, use '-- --x' (see `pario config show --help`)",
             ),
         ] {
             assert_eq!(one_line(&Cli::try_parse_from(words).unwrap_err()), expected);

@@ -49,10 +49,15 @@ impl Context {
 
     /// The registry that was named, or the user's.
     pub(crate) fn registry(&self) -> Outcome<Registry> {
-        match &self.registry {
-            Some(path) => Ok(Registry::open(path)),
-            None => Ok(Registry::open_default()?),
+        let registry = match &self.registry {
+            Some(path) => Registry::open(path),
+            None => Registry::open_default()?,
+        };
+        if registry.path().is_dir() {
+            let text = format!("registry {}: is a directory, and must be a file", registry.path().display());
+            return Err(CliError::usage(text));
         }
+        Ok(registry)
     }
 
     /// Prints one line of text.
@@ -104,7 +109,10 @@ impl Context {
     /// A location that was typed, or the root of `PARIO_PARTITION`.
     pub(crate) fn location(&self, typed: Option<&std::ffi::OsString>) -> Outcome<Location> {
         match typed {
-            Some(text) => Ok(Location::parse(text)?),
+            Some(text) => match crate::place::meant(self, text)? {
+                Some(hint) => Err(hint),
+                None => Ok(Location::parse(text)?),
+            },
             None => Ok(Location { partition: self.partition_name(None)?, path: b"/".to_vec() }),
         }
     }

@@ -87,7 +87,7 @@ impl CliError {
         CliError::failed(text)
     }
 
-    /// A fault of a partition, about the file that `place` names.
+    /// A fault of a partition, about the file, or the partition, that `place` names.
     pub(crate) fn remote(place: impl fmt::Display, error: &pario::Error) -> CliError {
         let code = error.code();
         let place = place.to_string();
@@ -96,7 +96,8 @@ impl CliError {
             return CliError::Failed { text: error.to_string(), cure: None, server_gone: false };
         }
         let text = if is_about_a_name(code) { code.text().to_owned() } else { error.to_string() };
-        let text = if text.contains(&place) { text } else { format!("{place}: {text}") };
+        let told = text.contains(&format!("{place}: ")) || (place.contains('/') && text.contains(&place));
+        let text = if told { text } else { format!("{place}: {text}") };
         // The place says which partition.
         let text = match partition {
             Some(name) => text.replacen(&format!(": {name}: "), ": ", 1),
@@ -155,16 +156,17 @@ fn is_about_a_name(code: Code) -> bool {
     )
 }
 
-/// `NAME` of `pario://NAME/path`.
+/// `NAME` of `pario://NAME/path`, or of `NAME` alone.
 fn partition_of(place: &str) -> Option<&str> {
-    place.strip_prefix("pario://")?.split('/').next().filter(|name| !name.is_empty())
+    let name = place.strip_prefix("pario://").map_or(place, |rest| rest.split('/').next().unwrap_or(""));
+    (!name.is_empty() && !name.contains(['/', ' '])).then_some(name)
 }
 
 /// `NAME` of `NAME: server 2 …`, as a partition's faults start.
 fn partition_told(text: &str) -> Option<&str> {
     let (name, rest) = text.split_once(": ")?;
     let plain = rest.starts_with("server ") && !name.contains([' ', '/']);
-    plain.then_some(name).or_else(|| partition_of(text))
+    plain.then_some(name).or_else(|| partition_of(name))
 }
 
 /// A text without parts that repeat the part before: `a: a: b` is `a: b`.
@@ -183,7 +185,9 @@ fn cure(code: Code, partition: Option<&str>) -> Option<String> {
     let text = match code {
         Code::NotEmpty => "empty it first, or use `pario rm -r`",
         Code::NoSpace => "free some space: `pario df -v` shows which server is full",
-        Code::Unreachable => "`pario status` shows the servers; `pario up` with the partition's name brings it back",
+        Code::Unreachable => {
+            "`pario status` shows the servers; `pario up` with the partition's name brings it back"
+        }
         Code::WrongSecret => {
             "the partition was restarted, or the registry is another one: check PARIO_REGISTRY"
         }
@@ -234,10 +238,8 @@ pub(crate) fn one_line(text: &str) -> String {
 impl From<pario::Error> for CliError {
     fn from(error: pario::Error) -> CliError {
         let (code, text) = (error.code(), error.to_string());
-        let cure = match error {
-            pario::Error::Setup(_) => None,
-            _ => cure(code, partition_told(&text)),
-        };
+        let told = !matches!(error, pario::Error::Setup(_));
+        let cure = cure(code, partition_told(&text)).filter(|_| told);
         CliError::Failed { text, cure, server_gone: code == Code::Unreachable }
     }
 }
@@ -295,6 +297,9 @@ mod tests {
         let again = CliError::remote("pario://s/x", &error);
         assert_eq!(again.to_string(), text);
         assert!(again.is_server_gone());
+        let error = pario::Error::from(Fault::new(Code::Unreachable, "server 2 (/s/socket) is unreachable"));
+        let text = CliError::remote("s", &error).to_string();
+        assert_eq!(text, format!("s: server 2 (/s/socket) is unreachable {expected}"));
         let error = pario::Error::from(Fault::new(Code::Unreachable, "s: server 2 is unreachable"));
         assert_eq!(CliError::from(error).to_string(), format!("s: server 2 is unreachable {expected}"));
         assert_eq!(said_once("a: a: b: c"), "a: b: c");

@@ -97,8 +97,12 @@ impl Watch {
         }
         let failed = |error: std::io::Error| {
             let text = format!("cannot run {}: {error}", program.display());
-            let code = if error.kind() == std::io::ErrorKind::NotFound { EXIT_NO_COMMAND } else { EXIT_NOT_RUN };
-            crate::context::complain(&CliError::with_cure(text, "give a program that is in PATH, or its path"));
+            let code =
+                if error.kind() == std::io::ErrorKind::NotFound { EXIT_NO_COMMAND } else { EXIT_NOT_RUN };
+            crate::context::complain(&CliError::with_cure(
+                text,
+                "give a program that is in PATH, or its path",
+            ));
             CliError::Told { code }
         };
         let mut phase = self.phase();

@@ -14,7 +14,10 @@ use std::time::{Duration, SystemTime};
 use pario::Partition;
 use pario::core::limits::LINKS_FOLLOWED_MAX;
 use pario::core::{AttrChange, Code, FileAttr, FileKind};
+use pario::message::{At, NameRequest};
 use pario::partition::Location;
+use rustix::fs::{AtFlags, Timestamps};
+use rustix::time::Timespec;
 
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
@@ -125,6 +128,14 @@ impl Place {
             return Err(CliError::usage("an empty path names nothing"));
         }
         if !Location::is_one(text) {
+            let path = Path::new(text);
+            let there = |path: &Path| !path.as_os_str().is_empty() && path.symlink_metadata().is_ok();
+            if !there(path)
+                && !path.parent().is_some_and(there)
+                && let Some(hint) = meant(context, text)?
+            {
+                return Err(hint);
+            }
             return Ok(Place { tree: Tree::Local, path: text.into() });
         }
         let location = Location::parse(text)?;
@@ -218,14 +229,31 @@ impl Place {
 
     /// Makes a directory; one that is there is as good.
     pub(crate) fn make_directory(&self) -> Outcome {
-        if self.is_directory()? {
-            return Ok(());
+        match self.look(Links::Follow)?.map(|facts| facts.kind) {
+            Some(Some(FileKind::Directory)) => return Ok(()),
+            Some(_) => return Err(CliError::failed(format!("{self}: not a directory"))),
+            None => {}
         }
-        match &self.tree {
+        let made = match &self.tree {
             Tree::Local => fs::create_dir(&self.path).map_err(|error| CliError::local(&self.path, &error)),
             Tree::Partition(partition) => {
                 partition.create_dir(&self.path).map_err(|error| CliError::remote(self, &error))
             }
+        };
+        made.map_err(|error| self.blame_parent(error))
+    }
+
+    /// An error of making something here: if a directory above is missing, it is named.
+    pub(crate) fn blame_parent(&self, error: CliError) -> CliError {
+        let above = self.path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
+        let above = above.map(|path| Place { tree: self.tree.clone(), path: path.to_owned() });
+        let missing = above.take_while(|place| matches!(place.look(Links::Follow), Ok(None))).last();
+        match missing {
+            Some(dir) => CliError::with_cure(
+                format!("{self}: no such file or directory"),
+                format!("there is no directory {dir}: make it first"),
+            ),
+            None => error,
         }
     }
 
@@ -319,6 +347,42 @@ impl Place {
         }
     }
 
+    /// Sets owner (as far as this user may) and times of a symbolic link itself.
+    pub(crate) fn set_link_like(&self, facts: &Facts) -> Outcome {
+        match &self.tree {
+            Tree::Local => {
+                self.set_link_like_locally(facts).map_err(|error| CliError::local(&self.path, &error))
+            }
+            Tree::Partition(partition) => {
+                let change = AttrChange {
+                    mode: None,
+                    uid: Some(facts.owner.0),
+                    gid: Some(facts.owner.1),
+                    accessed_ns: Some(facts.times_ns.0),
+                    modified_ns: Some(facts.times_ns.1),
+                };
+                let at = At::root(self.path.as_os_str().as_bytes());
+                let request = NameRequest::SetAttr { at, follow: false, change };
+                let set = partition.mount_handle().name_call(request);
+                set.map(drop).map_err(|fault| CliError::remote(self, &fault.into()))
+            }
+        }
+    }
+
+    fn set_link_like_locally(&self, facts: &Facts) -> io::Result<()> {
+        match std::os::unix::fs::lchown(&self.path, Some(facts.owner.0), Some(facts.owner.1)) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+            _ => {}
+        }
+        let time = |ns: u64| Timespec {
+            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(ns % 1_000_000_000).unwrap_or(0),
+        };
+        let times =
+            Timestamps { last_access: time(facts.times_ns.0), last_modification: time(facts.times_ns.1) };
+        Ok(rustix::fs::utimensat(rustix::fs::CWD, &self.path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
     fn set_like_locally(&self, facts: &Facts) -> io::Result<()> {
         match std::os::unix::fs::chown(&self.path, Some(facts.owner.0), Some(facts.owner.1)) {
             // Only root may give files away.
@@ -356,6 +420,20 @@ impl Place {
             (Tree::Local, Tree::Partition(_)) | (Tree::Partition(_), Tree::Local) => false,
         }
     }
+}
+
+/// A hint for a word that looks like a place of a partition but is none: `pario:/NAME/path`, `NAME:/path`.
+pub(crate) fn meant(context: &Context, text: &OsStr) -> Outcome<Option<CliError>> {
+    let Some(word) = text.to_str().filter(|word| !Location::is_one(word)) else { return Ok(None) };
+    let meant = match word.split_once(':') {
+        Some(("pario", rest)) => rest.trim_start_matches('/').to_owned(),
+        Some((name, rest)) if !name.is_empty() && context.registry()?.get(name)?.is_some() => {
+            format!("{name}/{}", rest.trim_start_matches('/'))
+        }
+        Some(_) | None => return Ok(None),
+    };
+    Ok((!meant.is_empty())
+        .then(|| CliError::usage(format!("'{word}' is not in a partition: did you mean pario://{meant}?"))))
 }
 
 /// The entries of a directory.

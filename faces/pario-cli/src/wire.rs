@@ -2,9 +2,12 @@
 //!
 //! Never: changes anything but by [`remove_orphan`].
 
+use pario::Partition;
 use pario::client::Mount;
 use pario::core::{Code, Fault, FileAttr, InodeId, ObjectId, ServerIndex};
 use pario::message::{At, NameReply, NameRequest, Reply, Request};
+
+use crate::error::CliError;
 
 /// Inodes or objects in one answer.
 const PAGE_ENTRIES: u32 = 4096;
@@ -82,6 +85,11 @@ pub(crate) fn inode(mount: &Mount, inode: InodeId) -> Result<Option<FileAttr>, F
 /// Removes an object that no inode knows.
 pub(crate) fn remove_orphan(mount: &Mount, server: ServerIndex, object: ObjectId) -> Result<(), Fault> {
     mount.call(server, &Request::RemoveOrphan { object }).map(drop)
+}
+
+/// A fault as it is told: about the partition.
+pub(crate) fn told(partition: &Partition, fault: Fault) -> CliError {
+    CliError::remote(partition.name(), &fault.into())
 }
 
 fn odd(question: &str) -> Fault {

@@ -122,6 +122,8 @@ struct State {
     unanswered: usize,
     waiting_on: HashMap<u64, String>,
     broken: Option<Fault>,
+    /// It was given up because it said nothing.
+    silent: bool,
 }
 
 /// What a thread reads for.
@@ -229,6 +231,12 @@ impl Connection {
             return true;
         }
         false
+    }
+
+    /// The fault of a server that was given up because it said nothing: asking it again at once is no use.
+    pub fn silence(&self) -> Option<Fault> {
+        let state = self.state();
+        state.broken.clone().filter(|_| state.silent)
     }
 
     /// Ends the connection.
@@ -526,6 +534,10 @@ impl Connection {
     /// Ends the connection for all its users, with one fault.
     fn fail(&self, error: &FrameError) -> Fault {
         let mut state = self.state();
+        if state.broken.is_none() {
+            state.silent =
+                matches!(error, FrameError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut);
+        }
         let fault = state.broken.get_or_insert_with(|| lost(self.server, &self.place, error)).clone();
         drop(state);
         self.stream.shut();

@@ -251,6 +251,11 @@ pub enum Request {
         /// The file length that writes under it prove, if there were any.
         end: Option<u64>,
     },
+    /// This session still uses an inode: told to a manager that was restarted and does not know. Answer: `Done`.
+    Use {
+        /// The file.
+        inode: InodeId,
+    },
     /// A write in the mixed phase made the file at least so long. Answer: `Done`.
     Extend {
         /// The file.
@@ -381,6 +386,7 @@ encode_enum!(Request {
     6 => SetLength { inode, bytes },
     7 => SyncNames { inode, end },
     8 => Extend { inode, end },
+    9 => Use { inode },
     16 => Read { object, at, bytes },
     17 => Write { object, at },
     18 => Lend { object, write },

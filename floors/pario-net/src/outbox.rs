@@ -32,6 +32,8 @@ pub(crate) mod outbox_at {
     pub(crate) const CAPACITY: usize = 8;
     /// On a line of its own: the client stores it with every record.
     pub(crate) const TAIL: usize = 64;
+    /// Records before this position are gone: their memory may be in use again.
+    pub(crate) const FLOOR: usize = 72;
     /// How many threads of the client wait for `taken` to move.
     pub(crate) const WAITING: usize = 128;
 }

@@ -3,7 +3,7 @@
 //! Never: runs on the service thread. Always: a peer that is gone fails its call within seconds and says which it was; once it
 //! failed, further calls fail at once for a while.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use pario_core::{Clock, Fault, Nanos, ServerIndex};
@@ -18,7 +18,7 @@ use crate::pool::Pool;
 /// How long a failed peer is not asked again.
 const REST: Duration = Duration::from_millis(500);
 /// Calls under way at a time.
-const WORKERS: usize = 4;
+const WORKERS: usize = 8;
 
 /// How a server's peers are reached: by address, or inside one process.
 pub trait Connect: Send + Sync {
@@ -42,14 +42,22 @@ struct Shared {
     connect: Arc<dyn Connect>,
     hello: Hello,
     secret: Secret,
-    links: Vec<Mutex<Link>>,
+    links: Vec<Slot>,
     clock: MonotonicClock,
+}
+
+#[derive(Default)]
+struct Slot {
+    link: Mutex<Link>,
+    tried: Condvar,
 }
 
 #[derive(Default)]
 struct Link {
     connection: Option<Arc<Connection>>,
     failed: Option<(Nanos, Fault)>,
+    /// A thread is connecting.
+    trying: bool,
 }
 
 impl Peers {
@@ -59,7 +67,7 @@ impl Peers {
         secret: Secret,
         servers: usize,
     ) -> std::io::Result<Peers> {
-        let links = (0..servers).map(|_| Mutex::default()).collect();
+        let links = (0..servers).map(|_| Slot::default()).collect();
         let shared = Arc::new(Shared { connect, hello, secret, links, clock: MonotonicClock });
         Ok(Peers { shared, pool: Pool::start("pario-peers", WORKERS)? })
     }
@@ -112,27 +120,34 @@ impl Shared {
         Ok((connection, ticket))
     }
 
+    /// The connection to a peer. While one thread tries a peer that failed before, the others fail at once: a peer that is stopped
+    /// must not take all of them.
     fn connection(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {
-        let mut link = self.links[server.at()].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(connection) = link.connection.as_ref().filter(|connection| !connection.is_dead()) {
-            return Ok(Arc::clone(connection));
-        }
-        let now = self.clock.now();
-        if let Some((at, fault)) = &link.failed
-            && now.since(*at) < REST
-        {
-            return Err(fault.clone());
-        }
-        match self.open(server) {
-            Ok(connection) => {
-                *link = Link { connection: Some(Arc::clone(&connection)), failed: None };
-                Ok(connection)
+        let slot = &self.links[server.at()];
+        let mut link = slot.link.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(connection) = link.connection.as_ref().filter(|connection| !connection.is_dead()) {
+                return Ok(Arc::clone(connection));
             }
-            Err(fault) => {
-                *link = Link { connection: None, failed: Some((self.clock.now(), fault.clone())) };
-                Err(fault)
+            let now = self.clock.now();
+            if let Some((at, fault)) = &link.failed
+                && (link.trying || now.since(*at) < REST)
+            {
+                return Err(fault.clone());
             }
+            if !link.trying {
+                break;
+            }
+            link = slot.tried.wait(link).unwrap_or_else(PoisonError::into_inner);
         }
+        link.trying = true;
+        drop(link);
+        let opened = self.open(server);
+        let mut link = slot.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = opened.as_ref().err().map(|fault| (self.clock.now(), fault.clone()));
+        *link = Link { connection: opened.as_ref().ok().cloned(), failed, trying: false };
+        slot.tried.notify_all();
+        opened
     }
 
     fn open(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {

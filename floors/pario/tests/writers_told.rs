@@ -71,6 +71,10 @@ fn a_partition_that_comes_back_takes_up_where_it_stopped() {
     let mut back = vec![0; data.len()];
     let other = stage.mount();
     other.open("field").unwrap().read_exact_at(0, &mut back).unwrap();
-    assert!(back == data, "the first difference is at {:?}", back.iter().zip(&data).position(|(a, b)| a != b));
+    assert!(
+        back == data,
+        "the first difference is at {:?}",
+        back.iter().zip(&data).position(|(a, b)| a != b)
+    );
     file.close().unwrap();
 }

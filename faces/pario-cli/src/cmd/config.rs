@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
-use pario::partition::default_file;
+use pario::partition::{Key, Origin, Row, default_file};
+use serde_json::json;
 
 use super::up::known_name;
 use crate::context::Context;
@@ -51,6 +52,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
 fn show(context: &Context, what: Option<&PathBuf>, settings: &SettingsArgs, toml: bool) -> Outcome {
     let registry = context.registry()?;
     let name = what.map(|what| known_name(what, &registry)).transpose()?.flatten();
+    // A name that the registry knows is the registry's word, not an option's.
+    let known = name.is_some() && settings.name.is_none();
     let settings = match name {
         Some(name) => settings.named(name).settings(None, &registry)?,
         None => settings.settings(what.map(PathBuf::as_path), &registry)?,
@@ -58,9 +61,13 @@ fn show(context: &Context, what: Option<&PathBuf>, settings: &SettingsArgs, toml
     if toml {
         return context.print(|out| std::io::Write::write_all(out, settings.to_toml().as_bytes()));
     }
-    let rows = settings.explain();
+    let mut rows = settings.explain();
+    if let Some(row) = rows.iter_mut().find(|row| known && row.key == Key::Name.info().path) {
+        row.origin = Origin::Stored.to_string();
+    }
     if context.speech.json {
-        return context.json(&rows);
+        let facts = |(&key, row): (&Key, Row)| json!({ "key": row.key, "value": settings.value(key), "origin": row.origin, "kind": row.kind });
+        return context.json(&Key::ALL.iter().zip(rows).map(facts).collect::<Vec<_>>());
     }
     let mut table = Table::with_head(&["<key", "<value", "<from", "<kind"]);
     for row in rows {

@@ -82,7 +82,8 @@ fn stream_pair(args: &Args, sources: &[Place], target: &Place) -> Outcome<Option
     match sources {
         _ if !streams => Ok(None),
         [from] => {
-            let named = !copy::is_standard_name(from) && !copy::is_stream(target)? && target.is_directory()?;
+            let named =
+                !copy::is_standard_name(from) && !copy::is_stream(target)? && target.is_directory()?;
             let to = match from.name() {
                 Some(name) if named => target.child(name),
                 Some(_) | None => target.clone(),

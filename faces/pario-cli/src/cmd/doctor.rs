@@ -86,7 +86,7 @@ fn examine(context: &Context, partition: &Partition, examined: &mut Examined) ->
         inodes.insert(attr.inode, attr);
         spinner.inc(1);
     })
-    .map_err(pario::Error::from)?;
+    .map_err(|fault| wire::told(partition, fault))?;
     examined.inodes = inodes.len() as u64;
     for server in wire::servers(mount) {
         context.stop.check()?;
@@ -104,13 +104,13 @@ fn examine(context: &Context, partition: &Partition, examined: &mut Examined) ->
                 suspects.push(found);
             }
         })
-        .map_err(pario::Error::from)?;
+        .map_err(|fault| wire::told(partition, fault))?;
         for found in suspects {
             examined.problems.extend(look_again(partition, found)?);
         }
         for attr in inodes.values().filter(|attr| absent::is_expected(attr, server)) {
             if !present.contains(&absent::object_of(attr)) {
-                examined.absent.extend(absent::look_again(mount, server, attr)?);
+                examined.absent.extend(absent::look_again(partition, server, attr)?);
             }
         }
     }
@@ -121,8 +121,9 @@ fn examine(context: &Context, partition: &Partition, examined: &mut Examined) ->
 /// What was listed may be old by now: files come, grow and go. The inode and the object as they are now decide.
 fn look_again(partition: &Partition, found: Found) -> Outcome<Option<Problem>> {
     let mount = partition.mount_handle();
-    let attr = wire::inode(mount, found.object.inode).map_err(pario::Error::from)?;
-    let bytes = wire::measure(mount, found.server, found.object).map_err(pario::Error::from)?;
+    let attr = wire::inode(mount, found.object.inode).map_err(|fault| wire::told(partition, fault))?;
+    let bytes =
+        wire::measure(mount, found.server, found.object).map_err(|fault| wire::told(partition, fault))?;
     Ok(bytes.and_then(|bytes| Found { bytes, ..found }.judge(attr.as_ref())))
 }
 
@@ -149,7 +150,7 @@ fn repair(context: &Context, partition: &Partition, examined: &mut Examined) -> 
 
 fn remove(partition: &Partition, (server, object): (ServerIndex, ObjectId), busy: u64) -> Outcome {
     let mount = partition.mount_handle();
-    let now = wire::inode(mount, object.inode).map_err(pario::Error::from)?;
+    let now = wire::inode(mount, object.inode).map_err(|fault| wire::told(partition, fault))?;
     match now {
         // A removed file that is still open looks the same as an orphan.
         None if busy != 0 => {
@@ -166,12 +167,13 @@ fn remove(partition: &Partition, (server, object): (ServerIndex, ObjectId), busy
         }
         None | Some(_) => {}
     }
-    Ok(wire::remove_orphan(mount, server, object).map_err(pario::Error::from)?)
+    wire::remove_orphan(mount, server, object).map_err(|fault| wire::told(partition, fault))
 }
 
 /// Files that somebody has open, as the manager counts.
 fn open_files(partition: &Partition) -> Outcome<u64> {
-    let text = partition.mount_handle().server_status(ServerIndex::MANAGER)?;
+    let text = partition.mount_handle().server_status(ServerIndex::MANAGER);
+    let text = text.map_err(|error| CliError::remote(partition.name(), &error))?;
     let report: Value = serde_json::from_str(&text).unwrap_or_default();
     // Not told counts as open.
     Ok(report.pointer("/manager/open_files").and_then(Value::as_u64).unwrap_or(u64::MAX))

@@ -92,7 +92,8 @@ impl Listing<'_> {
             return self.directory(&partition, &place, facts);
         }
         let name = place.path.file_name().unwrap_or_default().as_bytes().to_vec();
-        let entry = DirEntry { name: location.path.clone(), attr };
+        let given = typed.map_or_else(|| location.path.clone(), |typed| typed.as_bytes().to_vec());
+        let entry = DirEntry { name: given, attr };
         if self.context.speech.json {
             facts.push(entry_facts(&place, &DirEntry { name, attr })?);
         } else {

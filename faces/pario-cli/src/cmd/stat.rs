@@ -82,7 +82,8 @@ fn look(context: &Context, args: &Args, text: &OsString) -> Outcome<Seen> {
 fn objects(partition: &Partition, attr: &FileAttr) -> Outcome<Vec<(u16, Option<u64>)>> {
     let object = ObjectId { inode: attr.inode, generation: attr.generation };
     let measure = |server: pario::core::ServerIndex| {
-        let bytes = wire::measure(partition.mount_handle(), server, object).map_err(pario::Error::from)?;
+        let bytes = wire::measure(partition.mount_handle(), server, object)
+            .map_err(|fault| wire::told(partition, fault))?;
         Ok((server.0, bytes))
     };
     attr.layout.servers().map(measure).collect()

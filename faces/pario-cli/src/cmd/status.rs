@@ -186,8 +186,12 @@ fn clients(report: &Value) -> Option<usize> {
         client["pid"] == std::process::id() && client["host"] == host.as_str()
     };
     let counts = |client: &&Value| client["purpose"] != "peer" && !own(client);
-    let sessions: std::collections::HashSet<Option<&str>> =
-        report["clients"].as_array()?.iter().filter(counts).map(|client| client["session"].as_str()).collect();
+    let sessions: std::collections::HashSet<Option<&str>> = report["clients"]
+        .as_array()?
+        .iter()
+        .filter(counts)
+        .map(|client| client["session"].as_str())
+        .collect();
     Some(sessions.len())
 }
 
@@ -216,9 +220,7 @@ mod tests {
     #[test]
     fn clients_are_sessions_of_others() {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let client = |session: &str, pid: u32, purpose: &str| {
-            json!({ "session": session, "pid": pid, "host": host, "purpose": purpose })
-        };
+        let client = |session: &str, pid: u32, purpose: &str| json!({ "session": session, "pid": pid, "host": host, "purpose": purpose });
         let report = json!({ "clients": [
             client("a", 1, "requests"),
             client("a", 1, "notices"),

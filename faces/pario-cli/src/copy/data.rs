@@ -142,6 +142,11 @@ pub(super) enum Durability {
 impl Target {
     /// Makes a new file called `temporary`; messages call it `place`, which it will be.
     pub(super) fn create(temporary: &Place, place: &Place) -> Outcome<Target> {
+        let created = Target::create_new(temporary, place);
+        created.map_err(|error| place.blame_parent(error.called(temporary, place)))
+    }
+
+    fn create_new(temporary: &Place, place: &Place) -> Outcome<Target> {
         match &temporary.tree {
             Tree::Local => {
                 let file = fs::OpenOptions::new()

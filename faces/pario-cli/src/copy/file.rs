@@ -54,8 +54,7 @@ impl FileCopy {
         job.pair.to = final_place(&job)?;
         let bytes = source.len()?;
         let temporary = temporary_place(&job.pair.to);
-        let target = Target::create(&temporary, &job.pair.to)
-            .map_err(|error| error.called(&temporary, &job.pair.to))?;
+        let target = Target::create(&temporary, &job.pair.to)?;
         let pieces = bytes.div_ceil(PIECE_BYTES);
         Ok(FileCopy {
             job,

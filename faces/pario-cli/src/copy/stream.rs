@@ -35,7 +35,8 @@ pub(crate) fn is_stream(place: &Place) -> Outcome<bool> {
 
 /// Whether writing there writes to standard output.
 pub(crate) fn is_standard_output(place: &Place) -> bool {
-    matches!(place.tree, Tree::Local) && (place.path == Path::new("-") || place.path == Path::new("/dev/stdout"))
+    matches!(place.tree, Tree::Local)
+        && (place.path == Path::new("-") || place.path == Path::new("/dev/stdout"))
 }
 
 /// Names of this process's own streams: opened again, a file behind them would be written from its start.
@@ -72,9 +73,11 @@ fn file_behind(to: &Place) -> Outcome<Place> {
 
 fn into_stream(from: &mut Input, to: &Place, (progress, stop): (&Progress, &Stop)) -> Outcome<u64> {
     let mut target = open_output(to)?;
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::BrokenPipe => CliError::NobodyReads,
-        _ => CliError::local(&to.path, &error),
+    let failed = |error: io::Error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return CliError::NobodyReads;
+        }
+        CliError::local(&to.path, &error)
     };
     let (mut buffer, mut at) = (Vec::new(), 0);
     loop {

@@ -48,7 +48,7 @@ fn visit(run: &Run<'_>, pair: Pair, facts: Facts, (jobs, depth): (&Jobs, usize))
             "use -r to copy it with what is in it",
         )),
         Some(FileKind::Directory) => directory(run, &pair, facts, (jobs, depth)),
-        Some(FileKind::Symlink) => link(run, &pair),
+        Some(FileKind::Symlink) => link(run, &pair, &facts),
         None => Err(CliError::failed(format!(
             "{}: only files, directories and symbolic links are copied",
             pair.from
@@ -78,7 +78,7 @@ fn directory(run: &Run<'_>, pair: &Pair, facts: Facts, (jobs, depth): (&Jobs, us
     Ok(())
 }
 
-fn link(run: &Run<'_>, pair: &Pair) -> Outcome {
+fn link(run: &Run<'_>, pair: &Pair, facts: &Facts) -> Outcome {
     let target: PathBuf = pair.from.read_link()?;
     match pair.to.look(Links::Stay)?.map(|facts| facts.kind) {
         Some(Some(FileKind::Directory)) => {
@@ -90,7 +90,10 @@ fn link(run: &Run<'_>, pair: &Pair) -> Outcome {
         Some(_) => pair.to.remove_file()?,
         None => {}
     }
-    pair.to.make_link(&target)?;
+    pair.to.make_link(&target).map_err(|error| pair.to.blame_parent(error))?;
+    if run.options.preserve {
+        pair.to.set_link_like(facts)?;
+    }
     run.count.links.fetch_add(1, Ordering::Relaxed);
     run.progress.copied(pair);
     Ok(())

@@ -37,11 +37,31 @@ fn problems(world: &World, words: &[&str]) -> (i32, Vec<String>) {
 fn a_healthy_partition_is_well() {
     let (world, objects) = with_file();
     assert_eq!(objects.len(), 2);
-    world.ok(&["truncate", "-s", "1GiB", "pario://s/hole"]);
     world.ok(&["mkdir", "pario://s/dir"]);
     world.ok(&["truncate", "-s", "10", "pario://s/f"]);
     assert_eq!(problems(&world, &[]), (0, vec![]));
     assert!(world.ok(&["doctor", "s"]).contains("all is well"));
+}
+
+#[test]
+fn a_missing_object_is_warned_of_and_no_error() {
+    let (world, objects) = with_file();
+    world.ok(&["mkdir", "pario://s/dir"]);
+    world.ok(&["mv", "pario://s/f", "pario://s/dir/f"]);
+    // The servers must not know better from memory.
+    world.ok(&["down", "s"]);
+    fs::remove_file(&objects[1]).unwrap();
+    world.ok(&["up", "s"]);
+    let text = world.ok(&["doctor", "s"]);
+    assert!(text.contains("warning: 1 file has no object on a server where its length has blocks"), "{text}");
+    assert!(text.contains("a hole, or a lost object: /dir/f (server "), "{text}");
+    assert!(text.contains("no errors, 1 warning") && !text.contains("all is well"), "{text}");
+    // A hole looks the same.
+    world.ok(&["truncate", "-s", "1GiB", "pario://s/hole"]);
+    let facts = world.json(&["doctor", "s"]);
+    assert_eq!(facts["warnings"].as_array().unwrap().len(), 3, "{facts}");
+    assert_eq!(facts["problems"], serde_json::json!([]));
+    assert!(world.ok(&["doctor", "s"]).contains("2 files have no object"));
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn names_are_made_moved_listed_and_removed() {
     assert_eq!(world.ok(&["ls", "-R", "pario://s/a"]), "pario://s/a:\nb\n\npario://s/a/b:\ntwo\n");
     let long = world.ok(&["ls", "-l", "pario://s/a/b"]);
     assert!(long.starts_with("-rw-") && long.contains("  5  20") && long.ends_with("two\n"), "{long}");
+    let long = world.ok(&["ls", "-l", "pario://s/a/b/two"]);
+    assert!(long.ends_with("  pario://s/a/b/two\n"), "{long}");
     world.ok(&["rm", "-f", "pario://s/none", "pario://s/a/b/two"]);
     world.ok(&["rm", "-r", "pario://s/a"]);
     assert_eq!(world.ok(&["ls", "pario://s/"]), "");

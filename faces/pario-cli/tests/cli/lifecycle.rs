@@ -81,8 +81,22 @@ fn one_server_that_died_is_named_and_started_again() {
     let status = world.pario(&["status", "s"]);
     assert_eq!(status.code, 3);
     assert!(status.out.contains("partly running"), "{status:?}");
+    assert!(status.out.contains("`pario up s` brings it back (all its servers are restarted"), "{status:?}");
     assert!(status.out.contains("server 1 (") && status.out.contains("is gone"), "{status:?}");
-    assert!(world.fails(1, &["cat", "pario://s/f"]).contains("server 1"));
+    for words in [&["cat", "pario://s/f"][..], &["cp", "f", "pario://s/g"]] {
+        let line = world.fails(1, words);
+        assert!(line.contains("server 1") && line.contains("`pario up s`"), "{line}");
+        assert_eq!(line.matches("pario://s/").count(), 1, "{line}");
+        assert!(!line.contains(".pario-"), "{line}");
+    }
+    // Of a tree, the first file that meets the dead server is told, not each.
+    std::fs::create_dir(world.path("tree")).unwrap();
+    for number in 0..20 {
+        std::fs::write(world.path(format!("tree/{number}")), vec![7; 3 << 20]).unwrap();
+    }
+    let line = world.fails(1, &["cp", "-r", "tree", "pario://s/"]);
+    assert!(line.contains("server 1") && !line.contains(".pario-"), "{line}");
+    assert!(world.fails(1, &["df", "s"]).contains("`pario up s`"));
     world.ok(&["up", "s"]);
     assert_eq!(world.pario(&["cat", "pario://s/f"]).out.len(), 5 << 20);
 }
@@ -172,6 +186,11 @@ fn config_tells_where_each_setting_came_from() {
     assert!(row("store").contains("default"), "{said:?}");
     std::fs::write(world.path("d.toml"), world.ok(&["config", "default"])).unwrap();
     assert!(world.json(&["config", "show", "d.toml"]).as_array().unwrap().len() > 10);
+    world.up("known", 1);
+    let rows = world.json(&["config", "show", "known"]);
+    let row = |key: &str| rows.as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
+    assert_eq!((&row("name")["origin"], &row("name")["value"]), (&"stored".into(), &"known".into()));
+    assert!(row("servers")["value"].is_array() && row("network.port")["value"].is_u64(), "{rows}");
     let toml = world.ok(&["config", "show", "p.toml", "--toml"]);
     assert!(toml.contains("stripe = \"64KiB\""), "{toml}");
 }

@@ -6,4 +6,5 @@ mod files;
 mod lifecycle;
 mod mistakes;
 mod running;
+mod streams;
 mod support;

@@ -50,7 +50,8 @@ fn command_lines_that_are_wrong() {
         &world,
         &[
             (2, &["frobnicate"], &["frobnicate", "--help"]),
-            (2, &["up", "--strpe", "4KiB"], &["--strpe", "--help"]),
+            (2, &["up", "--strpe", "4KiB"], &["'--strpe' found; a similar", "(see `pario up --help`)"]),
+            (2, &["up", "--name", "x"], &["--servers 4 --dir /data", "partition file"]),
             (2, &["up", "--name", "x", "--servers", "0"], &["1 to 1024 servers"]),
             (2, &["up", "--name", "x", "--dir", "/x"], &["--servers N"]),
             (2, &["up", "--servers", "2"], &["'name' is missing", "--name"]),
@@ -58,6 +59,12 @@ fn command_lines_that_are_wrong() {
             (2, &["ls", "/plain"], &["is not in a partition", "pario://NAME/path"]),
             (2, &["ls", "pario:///x"], &["names no partition"]),
             (2, &["ls"], &["PARIO_PARTITION"]),
+            (2, &["ls", "pario:/s/x"], &["did you mean pario://s/x?"]),
+            (2, &["cp", "f", "s:/x"], &["did you mean pario://s/x?"]),
+            (2, &["cp", "f", "pario:/s/x"], &["did you mean pario://s/x?"]),
+            (2, &["--registry", "data", "status"], &["data: is a directory"]),
+            (2, &["cp", "-", "f", "pario://s/x"], &["alone"]),
+            (1, &["cp", "-", "pario://s/"], &["is a directory", "name of a file"]),
             (2, &["ls", &long_name], &["too long", "256", "255"]),
             (2, &["ls", &long_path], &["the path is too long", "4095"]),
             (2, &["ln", "x", "pario://s/y"], &["ln -s"]),
@@ -77,6 +84,8 @@ fn names_that_are_unknown_or_taken() {
     let line = world.fails(1, &["ls", "pario://gamma/"]);
     assert!(line.contains("no partition 'gamma'") && line.contains("there is: alpha, beta"), "{line}");
     assert!(world.fails(1, &["down", "gamma"]).contains("there is: alpha, beta"));
+    assert!(world.fails(1, &["down", "alpha", "gamma"]).contains("there is: alpha, beta"));
+    world.ok(&["ls", "pario://alpha/"]);
     assert!(world.fails(1, &["up", "gamma"]).contains("there is: alpha, beta"));
     let line = world.fails(1, &["up", "--name", "alpha", "--servers", "1", "--dir", &data]);
     assert!(line.contains("'alpha' is already running") && line.contains("pario down alpha"), "{line}");
@@ -198,10 +207,19 @@ fn files_for_directories_and_the_reverse() {
             (1, &["tree", "pario://s/d/f"], &["not a directory"]),
             (1, &["truncate", "-s", "1", "pario://s/d"], &["is a directory"]),
             (1, &["cp", "none", "pario://s/x"], &["none: no such file or directory"]),
-            (1, &["cp", "f", "pario://s/no/x"], &["pario://s/no/x: no such file or directory"]),
-            (1, &["cp", "pario://s/d/f", "no/x"], &["no/x: no such file or directory"]),
+            (
+                1,
+                &["cp", "f", "pario://s/no/way/x"],
+                &["pario://s/no/way/x: no such file or directory", "there is no directory pario://s/no:"],
+            ),
+            (
+                1,
+                &["cp", "pario://s/d/f", "no/x"],
+                &["no/x: no such file or directory", "there is no directory no:"],
+            ),
+            (1, &["cp", "-r", "dir", "pario://s/no/x"], &["there is no directory pario://s/no:"]),
             (1, &["cp", "f", "f", "pario://s/x"], &["not a directory", "slash"]),
-            (1, &["cp", "-r", "dir", "pario://s/d/f"], &["pario://s/d/f"]),
+            (1, &["cp", "-r", "dir", "pario://s/d/f"], &["pario://s/d/f: not a directory"]),
             (1, &["cp", "pario://s/d/f", "pario://s/d/f"], &["are the same file"]),
             (1, &["cp", "-r", "pario://s/d", "pario://s/d/e"], &["into itself"]),
         ],

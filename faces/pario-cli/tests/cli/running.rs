@@ -38,7 +38,10 @@ fn the_exit_code_is_the_commands() {
         let said = world.pario(&job(&["--servers", "1"], script));
         assert_eq!((said.code, said.err.as_str()), (code, ""), "{script}");
     }
-    assert!(world.fails(1, &["run", "--servers", "1", "--", "no-such-program"]).contains("no-such-program"));
+    let line = world.fails(127, &["run", "--servers", "1", "--", "no-such-program"]);
+    assert!(line.contains("no-such-program"), "{line}");
+    fs::write(world.path("text"), "no program").unwrap();
+    assert!(world.fails(126, &["run", "--servers", "1", "--", "./text"]).contains("./text"));
     world.assert_nothing_left();
 }
 
@@ -52,7 +55,7 @@ fn data_is_staged_in_and_out_also_when_the_command_fails() {
         "echo new > n; pario cp n pario://$PARIO_PARTITION/made/ && pario rm pario://$PARIO_PARTITION/old; exit 5",
     );
     let said = world.pario(&job(&["--stage-in", "in", "--stage-out", "out"], &script));
-    assert_eq!((said.code, said.err.as_str()), (5, ""));
+    assert_eq!((said.code, said.err.as_str()), (5, "pario: staged out 2 files, 4.77 MiB, verified\n"));
     assert_eq!(world.tree("out"), ["made", "made/n", "sub", "sub/big"]);
     assert!(fs::read(world.path("out/sub/big")).unwrap() == noise(5_000_000));
     world.assert_nothing_left();
@@ -95,6 +98,7 @@ fn a_stage_out_that_fails_keeps_the_partition_and_says_how_to_reach_it() {
     let said = world.pario(&job(&["--name", "job", "--stage-out", "out"], &script));
     assert_eq!(said.code, 3, "{said:?}");
     assert!(said.err.contains("staging out to out failed"), "{said:?}");
+    assert!(said.err.contains("`pario cp -rp pario://job/ ANOTHER-DIR` copies them"), "{said:?}");
     assert!(
         said.err.contains("pario ls pario://job/") && said.err.contains("pario down job --destroy"),
         "{said:?}"
@@ -110,6 +114,8 @@ fn a_stage_out_that_fails_keeps_the_partition_and_says_how_to_reach_it() {
 fn a_stage_out_that_is_blocked_from_the_start_is_said_before_the_command_runs() {
     let world = World::new();
     fs::write(world.path("out"), "in the way").unwrap();
+    let line = world.fails(2, &job(&["--stage-out", "out"], "touch ran"));
+    assert!(line.contains("--stage-out out: is not a directory") && !world.path("ran").exists(), "{line}");
     let said = world.pario(&job(&["--name", "job", "--stage-out", "out/dir"], "touch ran; exit 6"));
     assert_eq!(said.code, 6, "{said:?}");
     assert!(said.err.lines().next().unwrap().contains("--stage-out out/dir"), "{said:?}");

@@ -3,6 +3,7 @@
 //! Never: believes a position or a length; a ring that lies is [`OutboxError`] and its client is shut out.
 //! Always: bytes are handed out only for records between `taken` and the tail that was seen.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 
@@ -85,15 +86,28 @@ impl OutboxReader {
 
     /// Position behind the last committed record. `taken` is the caller's own cursor, for checking.
     pub fn tail(&self, taken: u64) -> Result<u64, OutboxError> {
+        self.span(taken).map(|span| span.end)
+    }
+
+    /// What is there for a reader that has come to `taken`: from the oldest record that it has not seen to the tail. Records
+    /// that did not concern it may be gone.
+    pub fn span(&self, taken: u64) -> Result<Range<u64>, OutboxError> {
         let tail = self.segment.load_u64(outbox_at::TAIL, Ordering::Acquire);
-        if tail < taken || self.capacity < tail - taken || !tail.is_multiple_of(RECORD_ALIGN) {
-            return Err(OutboxError::Lie { what: "an impossible tail", position: tail });
+        // After the tail: a floor that is newer than the tail can only be seen too high, and then the tail is looked at again.
+        let floor = self.segment.load_u64(outbox_at::FLOOR, Ordering::Acquire);
+        let from = taken.max(floor.min(tail));
+        let fits = tail.checked_sub(from).is_some_and(|bytes| bytes <= self.capacity);
+        if !fits || !tail.is_multiple_of(RECORD_ALIGN) || !from.is_multiple_of(RECORD_ALIGN) {
+            return Err(OutboxError::Lie { what: "an impossible tail or floor", position: tail });
         }
-        // The first one comes from the client.
-        if !taken.is_multiple_of(RECORD_ALIGN) {
-            return Err(OutboxError::Lie { what: "no record, where it says that one starts,", position: taken });
-        }
-        Ok(tail)
+        Ok(from..tail)
+    }
+
+    /// Whether the memory of a record at `position` still holds it.
+    #[must_use]
+    pub fn still_holds(&self, position: u64) -> bool {
+        fence(Ordering::SeqCst);
+        self.segment.load_u64(outbox_at::FLOOR, Ordering::Acquire) <= position
     }
 
     /// The record at `position`, which is before `tail`.

@@ -3,6 +3,7 @@
 //! Never: waits without asking now and then whether the server it waits for lives. Always: a record that does not fit yet
 //! waits only for servers that have something to take.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -81,13 +82,29 @@ fn gone(server: ServerIndex) -> Fault {
     )
 }
 
+/// The ring as its writer knows it.
+#[derive(Debug, Default)]
+struct Ring {
+    /// Position behind the last record.
+    tail: u64,
+    /// Where the records begin that are still there, oldest first.
+    starts: VecDeque<u64>,
+}
+
+impl Ring {
+    /// The oldest record that is still there.
+    fn floor(&self) -> u64 {
+        self.starts.front().copied().unwrap_or(self.tail)
+    }
+}
+
 /// A process's outbox for one partition.
 #[derive(Debug)]
 pub struct Outbox {
     segment: Shared,
     descriptor: OwnedFd,
     capacity: u64,
-    tail: Mutex<u64>,
+    ring: Mutex<Ring>,
     slots: Mutex<Vec<Slot>>,
     clock: MonotonicClock,
 }
@@ -115,6 +132,11 @@ impl Cursor {
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.page.load_u64(cursor_at::TAKEN, Ordering::Acquire)
+    }
+
+    /// Whether there are records for this server that it has not taken.
+    fn is_behind(&self) -> bool {
+        self.taken() < self.wanted.load(Ordering::Acquire)
     }
 
     /// Errors that the server met with this outbox's records, ever.
@@ -153,7 +175,7 @@ impl Outbox {
             segment,
             descriptor,
             capacity: capacity as u64,
-            tail: Mutex::new(0),
+            ring: Mutex::default(),
             slots,
             clock: MonotonicClock,
         })
@@ -173,7 +195,7 @@ impl Outbox {
     /// Position behind the last record.
     #[must_use]
     pub fn tail(&self) -> u64 {
-        *self.lock()
+        self.lock().tail
     }
 
     /// Holds back commits while a server is being attached and `offer` tells it where to start: at the tail, or, for a
@@ -183,18 +205,18 @@ impl Outbox {
         server: ServerIndex,
         offer: impl FnOnce(u64) -> Result<Cursor, Fault>,
     ) -> Result<Attached, Fault> {
-        let tail = self.lock();
+        let ring = self.lock();
         let (from, lost) = match &self.slots()[server.at()] {
-            Slot::Never => (*tail, None),
+            Slot::Never => (ring.tail, None),
             Slot::Attached(cursor) => return Ok(Attached { cursor: Arc::clone(cursor), lost: None }),
-            Slot::Stopped { taken, wanted } if wanted <= taken => (*tail, None),
-            Slot::Stopped { taken, .. } if *tail - taken <= self.capacity => (*taken, None),
-            Slot::Stopped { taken, wanted } => (*tail, Some(*taken..*wanted)),
+            Slot::Stopped { taken, wanted } if wanted <= taken => (ring.tail, None),
+            Slot::Stopped { taken, .. } if ring.floor() <= *taken => (*taken, None),
+            Slot::Stopped { taken, wanted } => (ring.tail, Some(*taken..*wanted)),
         };
         let cursor = Arc::new(offer(from)?);
-        cursor.wanted.store(*tail, Ordering::Relaxed);
+        cursor.wanted.store(ring.tail, Ordering::Relaxed);
         self.slots()[server.at()] = Slot::Attached(Arc::clone(&cursor));
-        drop(tail);
+        drop(ring);
         cursor.wake();
         Ok(Attached { cursor, lost })
     }
@@ -256,24 +278,39 @@ impl Outbox {
         assert!(data.len() <= self.record_bytes_max(), "longer writes are split by the caller");
         let data_bytes = u32::try_from(data.len()).expect("a record is at most a mebibyte");
         let need = span(u64::from(data_bytes));
-        let mut tail = self.lock();
+        let mut ring = self.lock();
         self.check_attached(meta, data.len() as u64)?;
-        let room_to_end = self.capacity - *tail % self.capacity;
+        let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
-        self.wait_for_room(*tail, pad + need, progress)?;
+        self.wait_for_room(ring.tail, pad + need, progress)?;
+        self.give_up_oldest(&mut ring, pad + need);
         if 0 < pad {
-            self.write_head(*tail, RecordKind::Pad, pad - RECORD_ALIGN, meta);
-            *tail += pad;
+            self.write_head(ring.tail, RecordKind::Pad, pad - RECORD_ALIGN, meta);
+            let start = ring.tail;
+            ring.starts.push_back(start);
+            ring.tail += pad;
         }
-        let at = self.place(*tail);
-        self.segment.write(at + super::RECORD_HEAD_BYTES, data);
-        self.write_head(*tail, RecordKind::Data, u64::from(data_bytes), meta);
-        *tail += need;
-        self.segment.store_u64(outbox_at::TAIL, *tail, Ordering::Release);
-        let end = *tail;
+        let start = ring.tail;
+        self.segment.write(self.place(start) + super::RECORD_HEAD_BYTES, data);
+        self.write_head(start, RecordKind::Data, u64::from(data_bytes), meta);
+        ring.starts.push_back(start);
+        ring.tail += need;
+        let end = ring.tail;
+        self.segment.store_u64(outbox_at::TAIL, end, Ordering::Release);
         self.announce(end, meta, u64::from(data_bytes));
-        drop(tail);
+        drop(ring);
         Ok(end)
+    }
+
+    /// Forgets records whose memory is needed, and says so before it is overwritten: a server that had nothing to do with them,
+    /// or was taken for gone, must not look there any more.
+    fn give_up_oldest(&self, ring: &mut Ring, need: u64) {
+        let lowest = (ring.tail + need).saturating_sub(self.capacity);
+        while ring.starts.front().is_some_and(|start| *start < lowest) {
+            ring.starts.pop_front();
+        }
+        self.segment.store_u64(outbox_at::FLOOR, ring.floor(), Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
     /// Waits until `server` has taken everything up to `position`.
@@ -283,15 +320,12 @@ impl Outbox {
         position: u64,
         progress: Progress<'_>,
     ) -> Result<(), Fault> {
-        if self.is_taken(server, position) {
-            return Ok(());
-        }
-        let cursor = self.cursor(server).ok_or_else(|| gone(server))?;
-        // Records that do not concern this server need not have been looked at by it.
-        let position = position.min(cursor.wanted.load(Ordering::Acquire));
         let started = self.clock.now();
-        while cursor.taken() < position {
-            self.nap(&cursor, position);
+        // Looked up each time: the server may be replaced by a new life while we wait.
+        while !self.is_taken(server, position) {
+            let cursor = self.cursor(server).ok_or_else(|| gone(server))?;
+            let goal = position.min(cursor.wanted.load(Ordering::Acquire));
+            self.nap(&cursor, goal);
             self.check(&cursor, started, progress)?;
         }
         Ok(())
@@ -309,8 +343,8 @@ impl Outbox {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn place(&self, position: u64) -> usize {
@@ -333,9 +367,9 @@ impl Outbox {
 
     /// Waits until `need` bytes behind `tail` are nobody's.
     fn wait_for_room(&self, tail: u64, need: u64, progress: Progress<'_>) -> Result<(), Fault> {
+        let floor = (tail + need).saturating_sub(self.capacity);
         let mut started: Option<Nanos> = None;
-        while let Some(slowest) = self.slowest(tail) {
-            let floor = (tail + need).saturating_sub(self.capacity);
+        while let Some(slowest) = self.slowest() {
             if floor <= slowest.taken() {
                 return Ok(());
             }
@@ -346,11 +380,11 @@ impl Outbox {
         Ok(())
     }
 
-    /// The attached server that is furthest behind.
-    fn slowest(&self, tail: u64) -> Option<Arc<Cursor>> {
+    /// The attached server that is furthest behind with records that concern it.
+    fn slowest(&self) -> Option<Arc<Cursor>> {
         let slots = self.slots();
-        let attached = slots.iter().filter_map(Slot::cursor);
-        attached.filter(|cursor| cursor.taken() < tail).min_by_key(|cursor| cursor.taken()).cloned()
+        let behind = slots.iter().filter_map(Slot::cursor).filter(|cursor| cursor.is_behind());
+        behind.min_by_key(|cursor| cursor.taken()).cloned()
     }
 
     /// Sleeps until the server's cursor moves, for a short while.

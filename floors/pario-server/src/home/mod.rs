@@ -14,10 +14,10 @@ mod users;
 
 use std::collections::HashMap;
 
-use pario_core::{AttrChange, Code, Fault, FileAttr, Incarnation, InodeId, Nanos, SessionId};
+use pario_core::{AttrChange, Clock, Code, Fault, FileAttr, Incarnation, InodeId, Nanos, SessionId};
 use pario_net::greeting::Hello;
 use pario_net::message::{At, NameReply, NameRequest, Notice, Phase, Reply, Request, Want};
-use pario_sys::clock::wall_ns;
+use pario_sys::clock::{MonotonicClock, wall_ns};
 
 use self::length::Cut;
 use self::looks::Look;
@@ -27,6 +27,9 @@ use crate::coherence::{Action, Ask, Leases, Return, Ticket};
 use crate::manager::{Names, Origin, Pending, Truncation, Writer};
 use crate::peers::{Peers, Rounds, RoundsResult};
 use crate::service::{LinkId, NamesSpec, ServerSpec};
+
+/// After a restart, files without a name are kept so long for users that have not come back yet.
+const RETURN_MS: u64 = 8_000;
 
 /// Who asked, and where the answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -150,7 +153,9 @@ impl Home {
                     self.unfinished.insert(truncation.inode, truncation);
                 }
                 Pending::Remove(attr) => {
-                    self.unremoved.insert(attr.inode, (Nanos(0), attr));
+                    // Whoever still has it open gets time to say so.
+                    let from = MonotonicClock.now().plus_ms(RETURN_MS);
+                    self.unremoved.insert(attr.inode, (from, attr));
                 }
             }
         }
@@ -193,6 +198,12 @@ impl Home {
             Request::Return { inode, number, end } => {
                 self.grow(inode, end)?;
                 self.give_back(caller.session, inode, number, now)?;
+                self.reply(caller, Reply::Done {});
+                Ok(())
+            }
+            Request::Use { inode } => {
+                self.names.attr(inode)?;
+                self.users.enter(caller.session, inode);
                 self.reply(caller, Reply::Done {});
                 Ok(())
             }

@@ -88,6 +88,7 @@ impl Service {
             | Request::Acquire { .. }
             | Request::Return { .. }
             | Request::Extend { .. }
+            | Request::Use { .. }
             | Request::SetLength { .. }
             | Request::SyncNames { .. }
             | Request::ListInodes { .. } => self.go_home(id, number, request),

@@ -309,6 +309,8 @@ pub(crate) struct Service {
     next_link: u64,
     stopping: Option<Vec<(LinkId, u64)>>,
     destroy: bool,
+    /// New connections are not taken until then.
+    deaf_until: Option<Nanos>,
     stopped: Option<Result<(), Fault>>,
     clock: MonotonicClock,
 }
@@ -342,6 +344,7 @@ impl Service {
             next_link: TOKEN_LINKS,
             stopping: None,
             destroy: false,
+            deaf_until: None,
             stopped: None,
             clock: MonotonicClock,
             spec,
@@ -398,11 +401,15 @@ impl Service {
     fn tick_limit(&self) -> Option<rustix::event::Timespec> {
         let greeting = self.links.values().any(|link| link.hello().is_none());
         let waiting = self.home.as_ref().is_some_and(Home::needs_ticks);
-        (greeting || waiting || self.stopping.is_some())
+        (greeting || waiting || self.stopping.is_some() || self.deaf_until.is_some())
             .then(|| rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) })
     }
 
     fn tick(&mut self, now: Nanos) {
+        if self.deaf_until.is_some_and(|until| until <= now) {
+            self.deaf_until = None;
+            self.watch_listeners_for(EventFlags::IN);
+        }
         let late: Vec<LinkId> = self
             .links
             .iter()
@@ -445,7 +452,27 @@ impl Service {
                 Err(error) => {
                     self.stats.count_refused();
                     tracing::warn!(%error, "refused a connection");
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::PermissionDenied | io::ErrorKind::ConnectionAborted
+                    ) {
+                        continue;
+                    }
+                    // Out of descriptors or memory: who waits stays in the queue until something was freed.
+                    self.watch_listeners_for(EventFlags::empty());
+                    self.deaf_until = Some(self.clock.now().plus_ms(500));
+                    return;
                 }
+            }
+        }
+    }
+
+    fn watch_listeners_for(&self, flags: EventFlags) {
+        let unix = self.listeners.unix.as_ref().map(|unix| (unix.as_fd(), TOKEN_UNIX));
+        let tcp = self.listeners.tcp.as_ref().map(|tcp| (tcp.as_fd(), TOKEN_TCP));
+        for (listener, token) in unix.into_iter().chain(tcp) {
+            if let Err(error) = epoll::modify(&self.epoll, listener, EventData::new_u64(token), flags) {
+                tracing::warn!(%error, "could not watch a listener");
             }
         }
     }

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use pario_core::{Fault, LocalOffset, Nanos, ObjectId, ServerIndex};
+use pario_core::{Code, Fault, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
 use pario_sys::piece::Piece;
 
@@ -25,6 +25,8 @@ pub(super) enum Source {
 pub(super) struct Stamp {
     pub(super) committed: Nanos,
     pub(super) source: Source,
+    /// Where the record stands in its outbox.
+    pub(super) position: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -34,6 +36,7 @@ struct Entry<'a> {
     committed: Nanos,
     order: usize,
     source: Source,
+    position: u64,
     piece: Piece<'a>,
 }
 
@@ -41,6 +44,20 @@ impl Entry<'_> {
     fn end(&self) -> u64 {
         self.start + self.piece.len() as u64
     }
+
+    fn is_held(&self, ground: &Ground<'_>) -> bool {
+        match (self.source, ground.outboxes) {
+            (Source::Outbox(place), Some(outboxes)) => outboxes.still_holds(place, self.position),
+            (Source::Message(_), _) | (Source::Outbox(_), None) => true,
+        }
+    }
+}
+
+/// What a round is written to, and how its pieces are looked after.
+pub(super) struct Ground<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) stats: &'a ServerStats,
+    pub(super) outboxes: Option<&'a super::outboxes::Outboxes>,
 }
 
 /// Pieces of one round.
@@ -77,19 +94,19 @@ impl<'a> Batch<'a> {
     }
 
     pub(super) fn add_message(&mut self, write: &'a ByValue, arrived: Nanos) {
-        let stamp = Stamp { committed: arrived, source: Source::Message(self.messages) };
+        let stamp = Stamp { committed: arrived, source: Source::Message(self.messages), position: 0 };
         self.messages += 1;
         self.add(write.object, write.at, stamp, Piece::from(write.data.as_slice()));
     }
 
     pub(super) fn add(&mut self, object: ObjectId, at: LocalOffset, stamp: Stamp, piece: Piece<'a>) {
         let order = self.entries.len();
-        let Stamp { committed, source } = stamp;
-        self.entries.push(Entry { object, start: at.0, committed, order, source, piece });
+        let Stamp { committed, source, position } = stamp;
+        self.entries.push(Entry { object, start: at.0, committed, order, source, position, piece });
     }
 
     /// Writes everything; what fails is told, the rest goes on.
-    pub(super) fn apply(&mut self, store: &dyn Store, stats: &ServerStats) -> Errors {
+    pub(super) fn apply(&mut self, ground: &Ground<'_>) -> Errors {
         let mut errors = Errors::default();
         self.entries.sort_by_key(|entry| (entry.object, entry.start, entry.committed, entry.order));
         let (index, mut rest) = (self.index, self.entries.as_mut_slice());
@@ -101,7 +118,7 @@ impl<'a> Batch<'a> {
                 group.sort_by_key(|entry| (entry.committed, entry.order));
             }
             for run in group.chunk_by(|a, b| a.end() == b.start) {
-                write_run(index, store, run, stats, &mut errors);
+                write_run(index, ground, run, &mut errors);
             }
             rest = others;
         }
@@ -119,21 +136,24 @@ fn overlaps(group: &[Entry<'_>]) -> bool {
     })
 }
 
-fn write_run(
-    index: ServerIndex,
-    store: &dyn Store,
-    run: &[Entry<'_>],
-    stats: &ServerStats,
-    errors: &mut Errors,
-) {
+fn write_run(index: ServerIndex, ground: &Ground<'_>, run: &[Entry<'_>], errors: &mut Errors) {
     let Some(first) = run.first() else { return };
     let pieces: Vec<Piece<'_>> = run.iter().map(|entry| entry.piece).collect();
     let bytes: usize = pieces.iter().map(Piece::len).sum();
-    let Err(error) = store.write(first.object, LocalOffset(first.start), &pieces) else {
-        stats.staged(run.len() as u64, bytes as u64);
-        return;
-    };
-    let fault = store_fault(index, &error);
+    // As close to the system call as can be: a server that was stopped meanwhile must not write what is no longer there.
+    if !run.iter().all(|entry| entry.is_held(ground)) {
+        let text =
+            format!("server {index} was stopped for so long that records were given up before it took them");
+        return note(run, &Fault::new(Code::Lost, text), errors);
+    }
+    match ground.store.write(first.object, LocalOffset(first.start), &pieces) {
+        Ok(()) => ground.stats.staged(run.len() as u64, bytes as u64),
+        Err(error) => note(run, &store_fault(index, &error), errors),
+    }
+}
+
+/// Notes what a whole run met.
+fn note(run: &[Entry<'_>], fault: &Fault, errors: &mut Errors) {
     for entry in run {
         match entry.source {
             Source::Message(number) => {
@@ -160,7 +180,7 @@ mod tests {
     }
 
     fn stamp(committed: u64, outbox: usize) -> Stamp {
-        Stamp { committed: Nanos(committed), source: Source::Outbox(outbox) }
+        Stamp { committed: Nanos(committed), source: Source::Outbox(outbox), position: 0 }
     }
 
     fn contents(store: &dyn Store, inode: u64) -> Vec<u8> {
@@ -177,7 +197,7 @@ mod tests {
         batch.add(object(1), LocalOffset(0), stamp(20, 0), Piece::from(&b"bbbb"[..]));
         batch.add(object(1), LocalOffset(2), stamp(10, 1), Piece::from(&b"aaaa"[..]));
         batch.add(object(2), LocalOffset(0), stamp(5, 1), Piece::from(&b"x"[..]));
-        let errors = batch.apply(&store, &stats);
+        let errors = batch.apply(&Ground { store: &store, stats: &stats, outboxes: None });
         assert!(errors.outboxes.is_empty());
         assert_eq!(contents(&store, 1), b"bbbbaa");
         assert_eq!(contents(&store, 2), b"x");
@@ -190,7 +210,7 @@ mod tests {
         for (at, source) in [(4u64, 0), (0, 1), (8, 0)] {
             batch.add(object(1), LocalOffset(at), stamp(at, source), Piece::from(&b"abcd"[..]));
         }
-        batch.apply(&store, &stats);
+        batch.apply(&Ground { store: &store, stats: &stats, outboxes: None });
         assert_eq!(contents(&store, 1), b"abcdabcdabcd");
         assert_eq!(stats.snapshot().staged_writes, 1);
         assert_eq!(stats.snapshot().staged_pieces, 3);

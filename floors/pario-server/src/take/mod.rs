@@ -17,7 +17,7 @@ use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
 
-use self::batch::Batch;
+use self::batch::{Batch, Ground};
 use self::outboxes::Outboxes;
 use crate::stats::ServerStats;
 
@@ -189,7 +189,9 @@ impl Worker {
         }
         let reached = self.outboxes.collect(began, &mut batch);
         let found = !batch.is_empty();
-        let errors = batch.apply(self.store.as_ref(), &self.stats);
+        let ground =
+            Ground { store: self.store.as_ref(), stats: &self.stats, outboxes: Some(&self.outboxes) };
+        let errors = batch.apply(&ground);
         drop(batch);
         for (number, (write, done, _)) in writes.into_iter().enumerate() {
             match errors.of_message(number) {

@@ -58,7 +58,11 @@ impl Outboxes {
         let known = self.taken(session).unwrap_or(0);
         let taken = from.max(known.min(outbox.tail(from).unwrap_or(from)));
         cursor.move_to(taken, &outbox);
-        self.attached.retain(|attached| attached.session != session);
+        let before = self.attached.iter().position(|attached| attached.session == session);
+        let errors = before.map(|place| self.attached.swap_remove(place).errors).unwrap_or_default();
+        for _ in &errors {
+            cursor.count_error();
+        }
         self.attached.push(Attached {
             session,
             outbox,
@@ -68,7 +72,7 @@ impl Outboxes {
             stop_at: u64::MAX,
             last_commit: Nanos(0),
             leaving: false,
-            errors: HashMap::new(),
+            errors,
         });
     }
 
@@ -133,6 +137,12 @@ impl Outboxes {
             attached.cursor.move_to(attached.taken, &attached.outbox);
         }
         self.attached.retain(|attached| !attached.leaving || attached.pending() != 0);
+    }
+
+    /// Whether the memory that a piece of a round points to still holds its record. It does not when this server was stopped for
+    /// so long that its client took it for gone.
+    pub(super) fn still_holds(&self, place: usize, position: u64) -> bool {
+        self.attached[place].outbox.still_holds(position)
     }
 
     pub(super) fn set_asleep(&self, asleep: bool) {
@@ -203,8 +213,9 @@ fn collect_one<'a>(
     before: Nanos,
     batch: &mut Batch<'a>,
 ) -> Result<(u64, Nanos), OutboxError> {
-    let tail = attached.outbox.tail(attached.taken)?;
-    let (mut position, mut last) = (attached.taken, attached.last_commit);
+    let span = attached.outbox.span(attached.taken)?;
+    let tail = span.end;
+    let (mut position, mut last) = (span.start, attached.last_commit);
     for _ in 0..RECORDS_MAX {
         if tail <= position {
             break;
@@ -220,7 +231,7 @@ fn collect_one<'a>(
         }
         if head.kind == RecordKind::Data {
             let range = head.offset..head.offset + u64::from(head.data_bytes);
-            let stamp = Stamp { committed: head.committed, source: Source::Outbox(place) };
+            let stamp = Stamp { committed: head.committed, source: Source::Outbox(place), position };
             for piece in head.layout.pieces_on(batch.index(), range) {
                 #[expect(clippy::cast_possible_truncation, reason = "inside a record of at most a mebibyte")]
                 let (start, bytes) = ((piece.file_offset - head.offset) as usize, piece.bytes as usize);

@@ -166,8 +166,9 @@ impl File {
         let file = &self.inner.file;
         // Our own lease would be recalled anyway; and our length must be known before it is changed.
         file.release();
-        if let Some(end) = file.take_end() {
+        if let Some(end) = file.end_to_report() {
             file.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: file.inode, end })?;
+            file.end_reported(Some(end));
         }
         match file.mount.call(ServerIndex::MANAGER, &Request::SetLength { inode: file.inode, bytes })?.reply {
             Reply::Length { bytes, .. } => {

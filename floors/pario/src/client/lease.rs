@@ -24,6 +24,10 @@ pub(crate) struct LeaseState {
     returned: u64,
     acquiring: bool,
     returning: bool,
+    /// The manager's life that these numbers belong to: another life counts anew.
+    epoch: u64,
+    /// The generation that was last granted.
+    generation: Option<Generation>,
     /// Threads that wait for a change; without any, a change costs no system call.
     waiting: usize,
     /// The last handle is closed and the manager knows.
@@ -44,6 +48,18 @@ pub(super) struct Access<'a> {
     pub(super) phase: Phase,
     pub(super) generation: Generation,
     pub(super) number: u64,
+    epoch: u64,
+}
+
+impl Access<'_> {
+    /// Fails once the manager that granted the lease is lost: others may be given the file from then on.
+    pub(super) fn check(&self) -> Result<(), Fault> {
+        if self.epoch == self.file.mount.epoch() {
+            return Ok(());
+        }
+        let text = format!("{}: the manager was lost in the middle of a write", self.file.describe());
+        Err(Fault::new(pario_core::Code::Unreachable, text))
+    }
 }
 
 fn allows(phase: Phase, want: Want) -> bool {
@@ -78,6 +94,8 @@ impl OpenFile {
             state.acquiring = true;
             drop(state);
             let granted = self.acquire(want);
+            // What was asked for ahead belongs to an older lease.
+            self.discard_ahead();
             state = self.lease_state();
             state.acquiring = false;
             self.tell(&state);
@@ -95,7 +113,13 @@ impl OpenFile {
     }
 
     fn access_under(self: &Arc<Self>, held: Held) -> Access<'_> {
-        Access { file: self, phase: held.phase, generation: held.generation, number: held.number }
+        Access {
+            file: self,
+            phase: held.phase,
+            generation: held.generation,
+            number: held.number,
+            epoch: held.epoch,
+        }
     }
 
     fn usable(&self, state: &LeaseState) -> Option<Held> {
@@ -114,8 +138,9 @@ impl OpenFile {
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     fn acquire(self: &Arc<Self>, want: Want) -> Result<(Lease, FileAttr, u64), Fault> {
         self.mount.check_process()?;
-        self.mount.listen()?;
+        // First: a manager that is lost from here on makes the grant void.
         let epoch = self.mount.epoch();
+        self.mount.listen()?;
         self.mount.counters.leases.fetch_add(1, Ordering::Relaxed);
         let answer = self
             .mount
@@ -133,6 +158,11 @@ impl OpenFile {
         if !same {
             self.drop_loans();
         }
+        // What we wrote to a file that was cut since says nothing about its length.
+        if state.generation.is_some_and(|generation| generation != attr.generation) {
+            self.unreported_end.store(0, Ordering::Release);
+        }
+        state.generation = Some(attr.generation);
         // Under an exclusive lease that is merely renewed our own length may be ahead of the manager's.
         let own = self.unreported_end.load(Ordering::Acquire);
         self.size.store(attr.size.max(own), Ordering::Release);
@@ -193,10 +223,12 @@ impl OpenFile {
             self.keep_fault(fault);
         }
         self.drop_loans();
-        let request = Request::Return { inode: self.inode, number, end: self.take_end() };
-        if let Err(fault) = self.mount.call(pario_core::ServerIndex::MANAGER, &request) {
+        let end = self.end_to_report();
+        let request = Request::Return { inode: self.inode, number, end };
+        match self.mount.call(pario_core::ServerIndex::MANAGER, &request) {
+            Ok(_) => self.end_reported(end),
             // The manager is gone, and our lease with it; the next access finds out.
-            tracing::debug!(%fault, "a lease could not be given back");
+            Err(fault) => tracing::debug!(%fault, "a lease could not be given back"),
         }
     }
 
@@ -241,7 +273,12 @@ impl OpenFile {
     }
 
     fn lease_state(&self) -> MutexGuard<'_, LeaseState> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.mount.epoch();
+        if state.epoch != epoch {
+            (state.epoch, state.recalled, state.returned) = (epoch, 0, 0);
+        }
+        state
     }
 
     fn end_access(&self) {

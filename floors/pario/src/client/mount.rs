@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use pario_core::limits::FRAME_DATA_BYTES_MAX;
-use pario_core::{Clock, Code, Fault, FileAttr, InodeId, PartitionId, ServerIndex, SessionId};
+use pario_core::{Clock, Code, Fault, FileAttr, InodeId, Nanos, PartitionId, ServerIndex, SessionId};
 use pario_net::connection::{Answer, Connection, Ticket};
 use pario_net::frame::PROTOCOL;
 use pario_net::greeting::{Hello, Purpose, Secret, nonce, random_number};
@@ -24,6 +24,10 @@ use super::open_file::OpenFile;
 
 /// Answers that may be on their way without anybody waiting for them.
 const TOLD_MAX: u64 = 64;
+
+/// A server that was given up because it said nothing is not asked again for so long: one call may need it several times, and
+/// must not wait for it each time.
+const SILENCE_REST: Duration = Duration::from_secs(1);
 
 /// A call is repeated after a reconnect only if it failed quickly: a silent server has used up the caller's patience.
 const REPEAT_LIMIT: Duration = Duration::from_millis(800);
@@ -118,6 +122,8 @@ struct Link {
     incarnation: u64,
     /// Counts lives of the server that ended with data of ours in them.
     volatile_losses: u64,
+    /// When it was given up because it said nothing, and the fault.
+    silent: Option<(Nanos, Fault)>,
 }
 
 /// See the module.
@@ -348,6 +354,13 @@ impl Mount {
 
     /// The connection to a server, made if there is none.
     pub(super) fn connection(&self, server: ServerIndex) -> Result<Arc<Connection>, Fault> {
+        if let Some(connection) = self.live_connection(server) {
+            if !connection.is_dead() {
+                return self.check_process().map(|()| connection);
+            }
+            // Whoever finds it dead sees to the consequences before a new one takes its place.
+            self.lost(server, &connection);
+        }
         if server == ServerIndex::MANAGER && self.recovering.load(Ordering::Acquire) {
             self.recover()?;
         }
@@ -378,8 +391,27 @@ impl Mount {
                 self.note_lost_records(server, &pending);
             }
         }
-        self.connect(ServerIndex::MANAGER)?;
+        let connection = self.connect(ServerIndex::MANAGER)?;
+        self.announce_files(&connection)?;
         self.recovering.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// A manager that was restarted does not know who has which file open; one that lost its name lives by that alone.
+    fn announce_files(&self, connection: &Connection) -> Result<(), Fault> {
+        let open: Vec<InodeId> = {
+            let files = self.files();
+            files.iter().filter(|(_, file)| 0 < file.strong_count()).map(|(inode, _)| *inode).collect()
+        };
+        for inode in open {
+            let ticket = connection.start_as(self.number(), &Request::Use { inode }, &[], &[])?;
+            match connection.wait(ticket, None) {
+                Ok(_) => {}
+                // Removed while we were away: its next use says so.
+                Err(fault) if fault.code == Code::Stale => {}
+                Err(fault) => return Err(fault),
+            }
+        }
         Ok(())
     }
 
@@ -398,7 +430,19 @@ impl Mount {
         if let Some(connection) = link.connection.as_ref().filter(|connection| !connection.is_dead()) {
             return Ok(Arc::clone(connection));
         }
-        let connection = Arc::new(self.open(server, Purpose::Requests {})?);
+        let began = self.clock.now();
+        if let Some((at, fault)) = &link.silent
+            && began.since(*at) < SILENCE_REST
+        {
+            return Err(fault.clone());
+        }
+        let opened = self.open(server, Purpose::Requests {});
+        let ended = self.clock.now();
+        link.silent = match &opened {
+            Err(fault) if SILENCE_REST <= ended.since(began) => Some((ended, fault.clone())),
+            Ok(_) | Err(_) => None,
+        };
+        let connection = Arc::new(opened?);
         let welcome = connection.welcome();
         if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 && welcome.volatile {
             link.volatile_losses += 1;
@@ -459,6 +503,7 @@ impl Mount {
         let same = link.connection.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection));
         if same {
             link.connection = None;
+            link.silent = connection.silence().map(|fault| (self.clock.now(), fault));
         }
         drop(link);
         if same {
@@ -602,7 +647,10 @@ impl Mount {
             return Ok(());
         }
         *asked = waited;
-        let connection = self.connection(server)?;
+        // Never a new connection: the caller may hold what making one needs.
+        let connection = self.live_connection(server).ok_or_else(|| {
+            Fault::new(Code::Unreachable, format!("{}: server {server} is gone", self.spec.name))
+        })?;
         let number = self.number();
         let answer = connection
             .start_as(number, &Request::Ping {}, &[], &[])

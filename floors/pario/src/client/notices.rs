@@ -8,7 +8,7 @@ use std::time::Duration;
 use pario_core::{Fault, ServerIndex};
 use pario_net::connection::Connection;
 use pario_net::greeting::{Purpose, session_sign};
-use pario_net::message::Notice;
+use pario_net::message::{At, NameRequest, Notice};
 use pario_sys::process::{Sign, fork_generation};
 
 use super::mount::Mount;
@@ -99,7 +99,12 @@ fn rejoin(listener: &Weak<Mount>) {
         let _ = rustix::event::poll(&mut [], Some(&pause));
         let Some(mount) = listener.upgrade() else { return };
         let used = mount.files().values().any(|file| 0 < file.strong_count());
-        if !used || !mount.is_own_process() || mount.listen().is_ok() {
+        if !used || !mount.is_own_process() {
+            return;
+        }
+        // A request, whichever: with it the manager knows that we have offered our outbox again and hold no lease any more.
+        let any = NameRequest::Stat { at: At::root(""), follow: false };
+        if mount.listen().and_then(|()| mount.name_call(any)).is_ok() {
             return;
         }
     }

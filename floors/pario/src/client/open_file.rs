@@ -118,11 +118,16 @@ impl OpenFile {
         self.size.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// What the manager has not been told yet; the caller tells it.
-    pub(super) fn take_end(&self) -> Option<u64> {
-        match self.unreported_end.swap(0, Ordering::AcqRel) {
-            0 => None,
-            end => Some(end),
+    /// What the manager has not been told yet. Whoever tells it calls [`OpenFile::end_reported`] when it has.
+    pub(super) fn end_to_report(&self) -> Option<u64> {
+        Some(self.unreported_end.load(Ordering::Acquire)).filter(|end| *end != 0)
+    }
+
+    /// The manager knows; a write that went further meanwhile is still to be told.
+    pub(super) fn end_reported(&self, end: Option<u64>) {
+        if let Some(end) = end {
+            // Refused when it has grown: then there is something left to tell.
+            let _ = self.unreported_end.compare_exchange(end, 0, Ordering::AcqRel, Ordering::Acquire);
         }
     }
 

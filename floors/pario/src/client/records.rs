@@ -3,7 +3,7 @@
 //! Always: `span` covers every byte of a record that some server may not have taken.
 
 use std::ops::Range;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use pario_core::{Fault, ServerIndex};
 
@@ -19,8 +19,8 @@ pub(crate) struct Records {
     unsynced: Vec<bool>,
     /// Per server, the volatile losses known when it was first written to since the last sync.
     losses: Vec<u64>,
-    /// Per server, the errors known.
-    errors: Vec<u64>,
+    /// Per server, the cursor that was looked at and the errors it had counted: another life counts anew.
+    errors: Vec<(usize, u64)>,
 }
 
 /// A server that has bytes of ours which are not synced.
@@ -38,7 +38,7 @@ impl Records {
             span: None,
             unsynced: vec![false; servers],
             losses: vec![0; servers],
-            errors: vec![0; servers],
+            errors: vec![(0, 0); servers],
         }
     }
 }
@@ -186,9 +186,9 @@ impl OpenFile {
         let Some(outbox) = self.mount.outbox_if_made() else { return };
         for server in self.layout.servers() {
             let Some(cursor) = outbox.cursor(server) else { continue };
-            let counted = cursor.errors();
-            let known = std::mem::replace(&mut self.records().errors[server.at()], counted);
-            if known != counted {
+            let (life, counted) = (Arc::as_ptr(&cursor).addr(), cursor.errors());
+            let known = std::mem::replace(&mut self.records().errors[server.at()], (life, counted));
+            if counted != 0 && known != (life, counted) {
                 self.fetch_errors(server);
             }
         }

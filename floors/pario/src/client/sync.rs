@@ -22,12 +22,10 @@ impl OpenFile {
             return Err(fault);
         }
         self.check_losses(&unsynced);
-        let end = self.take_end();
+        let end = self.end_to_report();
         let request = Request::SyncNames { inode: Some(self.inode), end };
-        if let Err(fault) = self.mount.call(ServerIndex::MANAGER, &request) {
-            self.unreported_end.fetch_max(end.unwrap_or(0), std::sync::atomic::Ordering::AcqRel);
-            return Err(fault.at(self.describe()));
-        }
+        self.mount.call(ServerIndex::MANAGER, &request).map_err(|fault| fault.at(self.describe()))?;
+        self.end_reported(end);
         self.tell_fault(heard)
     }
 
@@ -77,7 +75,10 @@ impl OpenFile {
             return Ok(());
         }
         let access = self.access(Want::Write {})?;
-        self.on_all(&servers, &Request::FlushObject { object: self.object(access.generation) })
+        self.on_all(&servers, &Request::FlushObject { object: self.object(access.generation) })?;
+        // Asking may have been what showed that a server is not the one that had our bytes.
+        self.check_losses(&self.unsynced());
+        Ok(())
     }
 
     /// Tells the manager that this process is done with the file.
@@ -92,7 +93,7 @@ impl OpenFile {
         } else {
             self.discard_ahead();
         }
-        let end = self.take_end();
+        let end = self.end_to_report();
         let request = Request::Close { inode: self.inode, end };
         // Without a lease nothing is at stake: the manager need only know some time that this user is gone.
         let closed = if leased || end.is_some() {
@@ -100,7 +101,9 @@ impl OpenFile {
         } else {
             self.mount.tell(ServerIndex::MANAGER, &request)
         };
-        closed.map_err(|fault| fault.at(self.describe()))
+        closed.map_err(|fault| fault.at(self.describe()))?;
+        self.end_reported(end);
+        Ok(())
     }
 
     /// Whether servers whose memory held our bytes were replaced by a new life meanwhile.

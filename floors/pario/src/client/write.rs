@@ -78,6 +78,7 @@ impl Write<'_> {
         let mut record: Option<Range<u64>> = None;
         let mut messages = false;
         for piece in self.parts(range.clone()) {
+            self.access.check()?;
             let way = self.way(&piece, direct_allowed)?;
             let part = piece.file_offset..piece.file_offset + piece.bytes;
             match way {

@@ -85,7 +85,7 @@ pub enum ConfigError {
         rule: String,
     },
     /// A key that must be given is not.
-    #[error("'{key}' is missing: set it in the partition file, by {} or by {}", .key.info().variable, .key.info().option)]
+    #[error("'{key}' is missing: {}", cure_of_missing(*.key))]
     Missing {
         /// Which.
         key: Key,
@@ -275,6 +275,15 @@ impl Layers {
         }
         Ok(settings)
     }
+}
+
+/// Where a key that has no default can be set.
+fn cure_of_missing(key: Key) -> String {
+    let (variable, option) = (key.info().variable, key.info().option);
+    if key == Key::Servers {
+        return format!("give them by `--servers 4 --dir /data`, by {variable} or in a partition file");
+    }
+    format!("set it in the partition file, by {variable} or by {option}")
 }
 
 impl Settings {

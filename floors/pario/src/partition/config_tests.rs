@@ -178,7 +178,7 @@ fn what_is_missing_is_named_with_its_cures() {
     );
     check_refused(
         "name = \"s\"",
-        "'servers' is missing: set it in the partition file, by PARIO_SERVERS or by --server",
+        "'servers' is missing: give them by `--servers 4 --dir /data`, by PARIO_SERVERS or in a partition file",
     );
 }
 

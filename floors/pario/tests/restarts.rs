@@ -1,0 +1,167 @@
+//! Handles that stay open while every server is killed and the partition is brought up again: what they may still do, what they
+//! must not, and what others see.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::pattern;
+use common::stage::{Stage, timed, until};
+use pario::core::Code;
+use pario::{File, Partition};
+use rustix::process::Signal;
+
+const SERVERS: usize = 2;
+
+fn crash(stage: &Stage) {
+    for server in 0..SERVERS {
+        stage.signal(server, Signal::KILL);
+    }
+    stage.up();
+}
+
+fn file_on(partition: &Partition, name: &str, server: u16) -> File {
+    let options =
+        partition.options().read(true).write(true).create(true).stripe_count(1).first_server(server);
+    options.open(name).unwrap()
+}
+
+/// Numbers of leases start anew with each life of the manager; an old, higher one must not make new ones look given back.
+#[test]
+fn a_handle_is_used_across_many_restarts() {
+    let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
+    let partition = stage.mount();
+    let file = partition.create("f").unwrap();
+    for round in 0..6u8 {
+        file.write_at(0, &[round; 1000]).unwrap();
+        file.set_len(500).unwrap();
+        crash(&stage);
+        file.write_at(0, &[round + 100; 600]).unwrap();
+        let mut back = [0; 600];
+        file.read_exact_at(0, &mut back).unwrap();
+        assert_eq!(back, [round + 100; 600]);
+        file.sync().unwrap();
+    }
+    let counts = partition.counts();
+    assert!(counts.leases < 200, "leases are not asked for in circles: {counts:?}");
+    assert!(0 < counts.records, "the outbox was used: {counts:?}");
+}
+
+/// Threads that wait for the same server go on when it is replaced.
+#[test]
+fn several_threads_outlive_restarts() {
+    let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"\n[cache]\noutbox = \"512KiB\"") else {
+        return;
+    };
+    let partition = stage.mount();
+    let (over, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let files = (0..4u64).map(|number| partition.create(format!("f{number}")).unwrap());
+    let threads: Vec<_> = files
+        .map(|file| {
+            let (over, rounds) = (Arc::clone(&over), Arc::clone(&rounds));
+            std::thread::spawn(move || {
+                for round in 0.. {
+                    // While a server is away calls may fail; none may hang.
+                    let written = file.write_at(round % 50 * 3000, &[7; 3000]).and_then(|()| file.sync());
+                    rounds.fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
+                    if over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    for _ in 0..4 {
+        let before = rounds.load(Ordering::Relaxed);
+        assert!(until(|| before + 20 < rounds.load(Ordering::Relaxed)), "nobody gets on");
+        crash(&stage);
+    }
+    over.store(true, Ordering::Relaxed);
+    assert!(until(|| threads.iter().all(std::thread::JoinHandle::is_finished)), "a thread hangs");
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+/// A store with a cache of its own loses it with its server; close says so.
+#[test]
+fn close_tells_of_writes_that_died_with_a_cache() {
+    let Some(stage) = Stage::start(SERVERS, "store = \"direct\"") else { return };
+    let partition = stage.mount();
+    let file = file_on(&partition, "f", 1);
+    file.write_at(0, &[5; 8192]).unwrap();
+    let mut back = [0; 8192];
+    // Reading waits until the server has taken it.
+    file.read_exact_at(0, &mut back).unwrap();
+    crash(&stage);
+    assert_eq!(file.close().unwrap_err().code(), Code::Lost);
+}
+
+/// What an older generation was long says nothing about a file that somebody cut since.
+#[test]
+fn a_cut_file_is_as_long_as_what_was_written_since() {
+    let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
+    let (ours, theirs) = (stage.mount(), stage.mount());
+    let file = ours.create("f").unwrap();
+    file.write_at(0, &pattern(1 << 20, 3)).unwrap();
+    crash(&stage);
+    ours.metadata("f").unwrap();
+    theirs.options().write(true).truncate(true).open("f").unwrap().close().unwrap();
+    file.write_at(0, b"ten bytes.").unwrap();
+    file.close().unwrap();
+    assert_eq!(theirs.metadata("f").unwrap().size, 10);
+}
+
+/// A client that does nothing after a restart does not stand in others' way.
+#[test]
+fn an_idle_client_blocks_nobody_after_a_restart() {
+    let Some(stage) = Stage::start(SERVERS, "") else { return };
+    let partition = stage.mount();
+    let file = partition.create("f").unwrap();
+    file.write_at(0, &[1; 1000]).unwrap();
+    file.sync().unwrap();
+    crash(&stage);
+    let (size, took) = timed(|| stage.mount().metadata("f").unwrap().size);
+    assert_eq!(size, 1000);
+    assert!(took.as_secs() < 10, "{took:?}");
+    file.write_at(1000, &[2; 1000]).unwrap();
+    file.close().unwrap();
+}
+
+/// A file without a name lives by its users alone, also across a restart.
+#[test]
+fn an_open_file_without_a_name_outlives_a_restart() {
+    let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
+    let partition = stage.mount();
+    let file = partition.create("f").unwrap();
+    let data = pattern(100_000, 4);
+    file.write_at(0, &data).unwrap();
+    file.sync().unwrap();
+    partition.remove_file("f").unwrap();
+    crash(&stage);
+    let mut back = vec![0; data.len()];
+    file.read_exact_at(0, &mut back).unwrap();
+    assert!(back == data);
+    file.close().unwrap();
+}
+
+/// Writes that a stopped server has nothing to do with go on, however many they are.
+#[test]
+fn a_stopped_server_holds_up_nothing_that_does_not_concern_it() {
+    let Some(stage) = Stage::start(SERVERS, "[cache]\noutbox = \"512KiB\"") else { return };
+    let partition = stage.mount();
+    let (here, there) = (file_on(&partition, "here", 0), file_on(&partition, "there", 1));
+    there.write_at(0, &[1; 1000]).unwrap();
+    there.sync().unwrap();
+    stage.signal(1, Signal::STOP);
+    let (result, took) =
+        timed(|| (0..500u64).try_for_each(|record| here.write_at(record * 8000, &[2; 8000])));
+    stage.signal(1, Signal::CONT);
+    result.unwrap();
+    assert!(took.as_millis() < 3000, "{took:?}");
+    here.close().unwrap();
+    there.close().unwrap();
+}
