@@ -1,6 +1,7 @@
 //! What can be wrong with an object, judged from what its inode says. Pure: asks nobody.
 //!
-//! Never: calls a hole a problem. An object that is shorter than its file's length, or missing, is one: it reads as zeros.
+//! Never: calls a hole a problem. An object that is shorter than its file's length, or missing, is one: it reads as
+//! zeros; `absent` warns of missing ones.
 
 use std::fmt;
 

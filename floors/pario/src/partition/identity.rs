@@ -9,7 +9,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pario_core::{PartitionId, ServerIndex, Size};
+use pario_core::{Clock, PartitionId, ServerIndex, Size};
+use pario_sys::clock::MonotonicClock;
+use pario_sys::process::start_ticks;
 use serde::{Deserialize, Serialize};
 
 use super::claim::unix_s;
@@ -350,11 +352,24 @@ impl Identity {
     }
 }
 
-/// Locks a directory for this process.
+/// How long a server that was killed may take to go: its threads may be inside the disk.
+const DYING_MS_MAX: u64 = 5000;
+
+/// Locks a directory for this process. A holder that is already dead, but not yet gone, is waited for.
 pub(super) fn lock(dir: &Path) -> Result<FileLock, IdentityError> {
-    match disk::try_lock(&dir.join(LOCK_FILE)).map_err(|source| cannot_write(dir, source))? {
-        Attempt::Locked(lock) => Ok(lock),
-        Attempt::Held(pid) => Err(IdentityError::Served { dir: dir.to_owned(), pid }),
+    let began = MonotonicClock.now();
+    loop {
+        let pid = match disk::try_lock(&dir.join(LOCK_FILE)).map_err(|source| cannot_write(dir, source))? {
+            Attempt::Locked(lock) => return Ok(lock),
+            Attempt::Held(pid) => pid,
+        };
+        let dying = pid.is_some_and(|pid| start_ticks(pid).is_none());
+        if !dying || began.plus_ms(DYING_MS_MAX) <= MonotonicClock.now() {
+            return Err(IdentityError::Served { dir: dir.to_owned(), pid });
+        }
+        let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        // An empty poll is a pause.
+        let _ = rustix::event::poll(&mut [], Some(&pause));
     }
 }
 
