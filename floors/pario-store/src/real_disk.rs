@@ -105,7 +105,8 @@ fn pool_of(device: u64) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     use std::sync::OnceLock;
     static BOOT: OnceLock<String> = OnceLock::new();
-    let boot = BOOT.get_or_init(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default());
+    let boot =
+        BOOT.get_or_init(|| std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default());
     let mut hasher = DefaultHasher::new();
     (boot, device).hash(&mut hasher);
     hasher.finish() | 1

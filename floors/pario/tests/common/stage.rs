@@ -41,7 +41,10 @@ impl Stage {
     /// The same, not up yet.
     pub fn prepare(servers: usize, more: &str) -> Option<Stage> {
         if let Err(error) = find_binary() {
-            assert!(std::env::var_os("PARIO_TEST_RUN").is_none(), "`./test` builds the command first: {error}");
+            assert!(
+                std::env::var_os("PARIO_TEST_RUN").is_none(),
+                "`./test` builds the command first: {error}"
+            );
             eprintln!("SKIPPED, build it with `cargo build -p pario-cli`: {error}");
             return None;
         }
