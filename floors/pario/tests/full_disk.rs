@@ -135,7 +135,7 @@ fn needs_root_what_was_synced_survives_a_full_disk() {
     synced.sync().unwrap();
     let big = partition.create("big").unwrap();
     let (_, refused) = fill(&big, 100_000);
-    let error = refused.map_or_else(|| big.sync().unwrap_err(), |error| error);
+    let error = refused.unwrap_or_else(|| big.sync().unwrap_err());
     assert_eq!(error.code(), Code::NoSpace, "{error}");
     let mut found = vec![0; data.len()];
     partition.another_client().open("synced").unwrap().read_exact_at(0, &mut found).unwrap();
