@@ -15,6 +15,8 @@ use pario::{File, Partition};
 
 const MIB: u64 = 1 << 20;
 const FULL: usize = 1;
+/// No writer needs a tenth of it.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A small file system of its own; gone when the test is.
 struct Tmpfs(PathBuf);
@@ -57,14 +59,27 @@ fn fill(file: &File, call_bytes: usize) -> (u64, Option<pario::Error>) {
 fn full(store: &str, call_bytes: usize) {
     let settings =
         format!("stripe = \"1MiB\"\nstore = \"{store}\"\n[cache]\noutbox = \"1MiB\"\nserver = \"4MiB\"");
-    let Some(stage) = Stage::prepare(4, &settings) else { return };
-    // Behind the stage in order of declaration, so that its servers are gone first.
-    let disk = Tmpfs::new(&stage.server_dir(FULL), 16 * MIB);
-    let stage = Ordered { stage, _disk: disk };
-    stage.stage.up();
-    let partition = stage.stage.mount();
-    let bystander = only_on(&partition, "bystander", 2);
-    let file = only_on(&partition, "full", FULL);
+    let Some(mut stage) = Stage::prepare(4, &settings) else { return };
+    stage.keep(Tmpfs::new(&stage.server_dir(FULL), 16 * MIB));
+    stage.up();
+    let (partition, late) = (stage.mount(), stage.mount());
+    let store = store.to_owned();
+    let (done, over) = std::sync::mpsc::channel::<()>();
+    let writer = std::thread::spawn(move || {
+        let _done = done;
+        fill_and_free(&partition, &late, &store, call_bytes);
+    });
+    // A writer that hangs is a failure too; with the stage its servers go, and with them what it waits for.
+    let hangs = over.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+    assert!(!hangs, "a writer to a full disk waits for ever");
+    if let Err(panic) = writer.join() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn fill_and_free(partition: &Partition, late: &Partition, store: &str, call_bytes: usize) {
+    let bystander = only_on(partition, "bystander", 2);
+    let file = only_on(partition, "full", FULL);
     let (accepted, refused) = fill(&file, call_bytes);
     assert!(accepted < 17 * MIB, "{store} {call_bytes}: {accepted} bytes do not fit");
     let error = match refused {
@@ -95,14 +110,8 @@ fn full(store: &str, call_bytes: usize) {
     written.unwrap_or_else(|error| panic!("{store} {call_bytes}: after {took:?}: {error}"));
     file.close().unwrap();
     let mut found = vec![0; data.len()];
-    stage.stage.mount().open("full").unwrap().read_exact_at(0, &mut found).unwrap();
+    late.open("full").unwrap().read_exact_at(0, &mut found).unwrap();
     assert!(found == data, "{store} {call_bytes}");
-}
-
-/// Fields are dropped in order: servers first, then the file system under one of them.
-struct Ordered {
-    stage: Stage,
-    _disk: Tmpfs,
 }
 
 #[test]
@@ -124,11 +133,10 @@ fn needs_root_a_full_disk_is_told_with_a_cache() {
 #[test]
 fn needs_root_what_was_synced_survives_a_full_disk() {
     let settings = "stripe = \"64KiB\"\n[cache]\noutbox = \"1MiB\"";
-    let Some(stage) = Stage::prepare(4, settings) else { return };
-    let disk = Tmpfs::new(&stage.server_dir(FULL), 16 * MIB);
-    let stage = Ordered { stage, _disk: disk };
-    stage.stage.up();
-    let partition = stage.stage.mount();
+    let Some(mut stage) = Stage::prepare(4, settings) else { return };
+    stage.keep(Tmpfs::new(&stage.server_dir(FULL), 16 * MIB));
+    stage.up();
+    let partition = stage.mount();
     let synced = partition.create("synced").unwrap();
     let data = pattern(3 << 20, 4);
     synced.write_at(0, &data).unwrap();

@@ -232,7 +232,7 @@ fn syncs_hold(store: &str, seeds: std::ops::Range<u64>) {
                     }
                     acknowledged = region + 1;
                     if acknowledged == rounds as u64 {
-                        drop(stop.send(()));
+                        let _ = stop.send(());
                     }
                 }
                 acknowledged

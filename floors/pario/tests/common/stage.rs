@@ -26,6 +26,8 @@ const JOB: &str = "PARIO_TEST_JOB";
 
 /// See the module.
 pub struct Stage {
+    /// Goes after the servers and before the directory, as the order of fields has it.
+    kept: Vec<Box<dyn std::any::Any>>,
     dir: tempfile::TempDir,
     settings: Settings,
 }
@@ -54,7 +56,12 @@ impl Stage {
         std::fs::create_dir(dir.path().join("data")).unwrap();
         let text = format!("name = \"{NAME}\"\nservers = {dirs:?}\n{more}\n");
         let settings = Layers::new().text(&text, Path::new("stage.toml")).unwrap().check().unwrap();
-        Some(Stage { dir, settings })
+        Some(Stage { kept: Vec::new(), dir, settings })
+    }
+
+    /// Keeps something that must outlive the servers but not their directories: a file system under one of them.
+    pub fn keep(&mut self, thing: impl std::any::Any) {
+        self.kept.push(Box::new(thing));
     }
 
     /// Brings it up, or up again.
