@@ -93,9 +93,24 @@ fn start_log(verbose: u8) -> Outcome {
 fn log_with(filter: &str) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
-        .with_writer(std::io::stderr)
+        .with_writer(|| Heedless(std::io::stderr()))
         .with_ansi(false)
         .try_init();
+}
+
+/// Standard error that takes no notice of failures: a server's log may lie on the very disk that is full, and a line that cannot
+/// be written must not end the thread that wrote it.
+struct Heedless(std::io::Stderr);
+
+impl std::io::Write for Heedless {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }
 
 /// The first failure decides the exit code once all were told: partly done if something was.

@@ -326,7 +326,12 @@ impl Service {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|error| os("making an epoll")(error.into()))?;
         let listeners = Listeners::open(&spec)?;
-        let taker = Taker::start(spec.index, Arc::clone(&spec.store), Arc::clone(&stats), on_lie)
+        let alarm = mailbox.clone();
+        let on_end = Box::new(move || {
+            let text = "the thread that takes records died of a bug; the server ends";
+            alarm.post(Event::Quiet(Err(Fault::new(pario_core::Code::Io, text))));
+        });
+        let taker = Taker::start(spec.index, Arc::clone(&spec.store), Arc::clone(&stats), on_lie, on_end)
             .map_err(os("starting the taking thread"))?;
         let service = Service {
             incarnation,

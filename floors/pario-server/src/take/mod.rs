@@ -71,6 +71,7 @@ impl Taker {
         store: Arc<dyn Store>,
         stats: Arc<ServerStats>,
         on_lie: LieHandler,
+        on_end: Box<dyn Fn() + Send>,
     ) -> std::io::Result<Taker> {
         let (tasks, inbox) = crossbeam_channel::unbounded();
         let doorbell = Arc::new(Doorbell::new()?);
@@ -87,7 +88,10 @@ impl Taker {
             stop: None,
             clock: MonotonicClock,
         };
-        std::thread::Builder::new().name(format!("pario-take-{index}")).spawn(move || worker.run())?;
+        std::thread::Builder::new().name(format!("pario-take-{index}")).spawn(move || {
+            let _alarm = Alarm(on_end);
+            worker.run();
+        })?;
         Ok(Taker { tasks, doorbell })
     }
 
@@ -102,6 +106,17 @@ impl Taker {
     /// What clients ring.
     pub(crate) fn doorbell(&self) -> Arc<Doorbell> {
         Arc::clone(&self.doorbell)
+    }
+}
+
+/// Sounds when the thread dies of a bug: a server that answers but takes nothing would keep its clients waiting for ever.
+struct Alarm(Box<dyn Fn() + Send>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            (self.0)();
+        }
     }
 }
 

@@ -57,7 +57,9 @@ impl Cache {
     pub(super) fn stage(&self, object: &DirectObject, index: u64) -> Result<(), ()> {
         let run = lock(&self.ledger).dirty_around(object.id, index, RUN_BLOCKS_MAX);
         let Err(error) = self.flush_blocks(object, &run) else { return Ok(()) };
-        tracing::warn!(%error, object = %object.id, "staging failed");
+        if !object.has_error() {
+            tracing::warn!(%error, object = %object.id, "staging failed");
+        }
         if !error.is_full() {
             self.discard(object, &run);
         }
