@@ -120,11 +120,11 @@ impl Fault {
     /// The same fault, its sentence led by where it happened, unless it says so already.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
-        let place = place.to_string();
+        let place = format!("{place}: ");
         if self.text.contains(&place) {
             return self;
         }
-        Fault { text: format!("{place}: {}", self.text), code: self.code }
+        Fault { text: place + &self.text, code: self.code }
     }
 
     /// A fault from the operating system, `doing` what.
@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn a_place_is_named_once() {
-        let fault = Fault::new(Code::Io, "broken").at("server 1").at("server 1");
-        assert_eq!(fault.text, "server 1: broken");
+        let fault = Fault::new(Code::Io, "broken").at("server 1").at("server 1").at("r");
+        assert_eq!(fault.text, "r: server 1: broken");
     }
 
     #[test]
