@@ -92,15 +92,31 @@ impl Drop for Embedded {
         for server in self.servers.iter() {
             server.stop();
         }
-        if let Some(servers) = Arc::get_mut(&mut self.servers) {
-            servers.clear();
+        // Somebody may be connecting and hold them for a moment, so their end is waited for, not their drop.
+        for server in self.servers.iter() {
+            server.wait_finished();
         }
         if self.temporary
-            && let Err(error) = std::fs::remove_dir_all(&self.base)
+            && let Err(error) = remove(&self.base)
         {
             tracing::warn!(%error, "could not remove {}", self.base.display());
         }
     }
+}
+
+/// Removes a directory whose last users may still be putting something down: their threads end a moment after their server.
+fn remove(base: &std::path::Path) -> std::io::Result<()> {
+    let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+    for _ in 0..200 {
+        match std::fs::remove_dir_all(base) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !base.exists() => return Ok(()),
+            Err(_) => {}
+            Ok(()) => return Ok(()),
+        }
+        // An empty poll is a pause.
+        let _ = rustix::event::poll(&mut [], Some(&pause));
+    }
+    std::fs::remove_dir_all(base)
 }
 
 /// Starts the servers; returns them and how to mount.

@@ -102,11 +102,14 @@ fn pass_token(partition: &Partition, seed: u64, rounds: usize, burst: Burst) {
         let (client, mut chance) = (partition.another_client(), Chance::new(seed ^ (own as u64 + 77)));
         hands.push(thread::spawn(move || {
             let file = open(&client, "f");
-            // The token ends with its last holder; the others see their channel end.
             let others: Vec<_> = senders.into_iter().enumerate().filter(|(other, _)| *other != own).collect();
             while let Ok(mut token) = inbox.recv_timeout(std::time::Duration::from_secs(30)) {
                 if token.rounds == 0 {
                     let _ = finish.send(token.contents);
+                    // The others end too; who has ended already does not listen any more.
+                    for (_, other) in &others {
+                        let _ = other.send(Token { contents: Vec::new(), rounds: 0 });
+                    }
                     break;
                 }
                 write_burst(&file, &mut token.contents, &mut chance, burst);
@@ -126,7 +129,9 @@ fn pass_token(partition: &Partition, seed: u64, rounds: usize, burst: Burst) {
     for client in [partition, &partition.another_client()] {
         verify(client, "f", &contents);
     }
-    drop(hands);
+    for hand in hands {
+        hand.join().unwrap();
+    }
 }
 
 fn write_burst(file: &File, contents: &mut [u8], chance: &mut Chance, burst: Burst) {
