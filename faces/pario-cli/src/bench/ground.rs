@@ -190,7 +190,19 @@ pub(crate) fn janitor(dir: &Path) -> Result<(), BenchError> {
             pario::start::down(&registry, &entry.name, DownHow::Destroy)?;
         }
     }
-    std::fs::remove_dir_all(dir).map_err(BenchError::at("removing", dir))
+    remove(dir).map_err(BenchError::at("removing", dir))
+}
+
+/// Removes everything in `dir`. Servers that were being started when their starter was killed, and workers, may still be putting
+/// something down: it is tried again for a while.
+fn remove(dir: &Path) -> std::io::Result<()> {
+    for _ in 0..400 {
+        if std::fs::remove_dir_all(dir).is_ok() || !dir.exists() {
+            return Ok(());
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+    std::fs::remove_dir_all(dir)
 }
 
 #[cfg(test)]
