@@ -16,6 +16,8 @@
 mod handle;
 
 pub mod client;
+pub mod collective;
+pub mod group;
 pub mod partition;
 pub mod start;
 
@@ -25,10 +27,17 @@ mod error;
 mod serve;
 
 pub use client::{Counts, File, OpenOptions, Pending, ReadDir};
+pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
 pub use error::{Error, Result};
+pub use group::{Alone, Group};
 pub use handle::Partition;
+pub use partition::choices::Method;
+
+/// Datatypes and views, for [`GroupFile::set_view`].
+pub use pario_view as view;
+pub use pario_view::{Datatype, Elements, View};
 
 /// Words that appear in this interface.
 pub use pario_core as core;

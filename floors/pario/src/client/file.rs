@@ -123,6 +123,29 @@ impl File {
         })
     }
 
+    /// Carries out `work` on one of the mount's threads.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<Pending<T>> {
+        self.inner.file.mount.start_call(work)
+    }
+
+    /// Whether the handle may write.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.inner.write
+    }
+
+    /// The file's place, for messages.
+    pub(crate) fn place(&self) -> String {
+        self.inner.file.describe()
+    }
+
+    /// Closes a handle that others may still refer to.
+    pub(crate) fn close_shared(&self) -> Result<()> {
+        self.inner.close()
+    }
+
     /// Puts what this process wrote to the file on stable storage, and tells of errors that happened in the background.
     pub fn sync(&self) -> Result<()> {
         self.inner.check_open()?;

@@ -108,6 +108,12 @@ impl OpenOptions {
         self
     }
 
+    /// What is asked for, as bytes that others' can be compared with.
+    pub(crate) fn to_bytes(&self, path: &Path) -> Vec<u8> {
+        let said = (self.read, self.write, self.how, self.mode, self.striping);
+        format!("{} {said:?} {}", self.mount.name(), path.display()).into_bytes()
+    }
+
     /// Opens.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();

@@ -1,0 +1,352 @@
+//! A file that a group opened together.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pario_core::{Code, Fault, FileAttr, Layout};
+use pario_view::{Datatype, Elements, View};
+
+use super::hints::Hints;
+use crate::client::{File, OpenOptions, Pending};
+use crate::error::Result;
+use crate::group::Group;
+
+/// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
+/// [`GroupFile::set_view`] the view is the file's own bytes.
+///
+/// ```
+/// use pario::{Alone, Datatype, Hints, Partition};
+///
+/// let partition = Partition::in_process(4)?;
+/// let options = partition.options().create(true).read(true).write(true);
+/// let file = options.open_all(&Alone::group(), "field", &Hints::default())?;
+/// let byte = Datatype::elementary(1)?;
+/// file.set_view(0, &byte, &byte.resized(0, 4)?)?;            // every fourth byte
+/// file.write_at_all(0, b"abc")?;
+/// let mut bytes = [0; 3];
+/// file.read_at_all(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"abc");
+/// file.close()?;
+/// assert_eq!(partition.metadata("field")?.size, 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct GroupFile {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    group: Arc<dyn Group>,
+    file: File,
+    hints: Hints,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    view: Arc<View>,
+    /// The individual pointer, in elementary types.
+    pointer: u64,
+}
+
+/// Where [`GroupFile::seek`] goes, in elementary types of the view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seek {
+    /// To a place.
+    Set(u64),
+    /// From where the pointer is.
+    Current(i64),
+    /// From the file's end as the view shows it.
+    End(i64),
+}
+
+impl OpenOptions {
+    /// Opens a file together with all other members of `group`; all must say the same.
+    pub fn open_all(
+        &self,
+        group: &Arc<dyn Group>,
+        path: impl AsRef<Path>,
+        hints: &Hints,
+    ) -> Result<GroupFile> {
+        let path = path.as_ref();
+        let group = group.duplicate()?;
+        group
+            .same("the path, mode and hints of a file", &[self.to_bytes(path), hints.to_bytes()].concat())?;
+        let mut options = self.clone();
+        if let Some(bytes) = hints.stripe_bytes {
+            options = options.stripe_bytes(bytes);
+        }
+        if let Some(count) = hints.stripe_count {
+            options = options.stripe_count(count);
+        }
+        // One creates or cuts it; the others find it made.
+        let mut mine = if group.rank() == 0 { Some(options.open(path)) } else { None };
+        group.agree(mine.as_ref().map_or(Ok(()), |file| file.as_ref().map(|_| ()).map_err(Clone::clone)))?;
+        let file = match mine.take() {
+            Some(file) => file,
+            None => options.create_new(false).truncate(false).open(path),
+        };
+        group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        let state = State { view: Arc::new(View::whole()), pointer: 0 };
+        let inner = Inner { group, file: file?, hints: hints.clone(), state: Mutex::new(state) };
+        Ok(GroupFile { inner: Arc::new(inner) })
+    }
+}
+
+impl GroupFile {
+    /// The group that opened it.
+    pub fn group(&self) -> &Arc<dyn Group> {
+        &self.inner.group
+    }
+
+    /// What was wished at open.
+    pub fn hints(&self) -> &Hints {
+        &self.inner.hints
+    }
+
+    /// How the file lies on the servers.
+    pub fn layout(&self) -> Layout {
+        self.inner.file.layout()
+    }
+
+    /// The view in force.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.inner.state().view)
+    }
+
+    /// Shows this process the part of the file that `filetype`, repeated from byte `displacement` on, covers; the pointer goes to
+    /// 0. Collective; views may differ, elementary types must have one size.
+    pub fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<()> {
+        let made = self.inner.make_view(displacement, etype, filetype);
+        self.inner.group.agree(made.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        let view = made?;
+        self.inner.group.same("the size of the elementary type", &view.etype_bytes().to_le_bytes())?;
+        *self.inner.state() = State { view: Arc::new(view), pointer: 0 };
+        Ok(())
+    }
+
+    /// Writes at an offset, independently of the others.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.inner.write(offset, data)
+    }
+
+    /// Reads at an offset, independently of the others; returns how many bytes there were before the file's end.
+    pub fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        self.inner.read(offset, target)
+    }
+
+    /// Writes at an offset, together with all others; data may be empty.
+    pub fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.inner.write(offset, data)
+    }
+
+    /// Reads at an offset, together with all others.
+    pub fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        self.inner.read(offset, target)
+    }
+
+    /// Writes at the individual pointer and moves it.
+    pub fn write(&self, data: &[u8]) -> Result<()> {
+        let offset = self.inner.advance(data.len())?;
+        self.write_at(offset, data)
+    }
+
+    /// Reads at the individual pointer and moves it by what was read.
+    pub fn read(&self, target: &mut [u8]) -> Result<usize> {
+        let offset = self.inner.state().pointer;
+        let count = self.read_at(offset, target)?;
+        self.inner.advance(count)?;
+        Ok(count)
+    }
+
+    /// [`GroupFile::write`], together with all others.
+    pub fn write_all(&self, data: &[u8]) -> Result<()> {
+        let offset = self.inner.advance(data.len())?;
+        self.write_at_all(offset, data)
+    }
+
+    /// [`GroupFile::read`], together with all others.
+    pub fn read_all(&self, target: &mut [u8]) -> Result<usize> {
+        let offset = self.inner.state().pointer;
+        let count = self.read_at_all(offset, target)?;
+        self.inner.advance(count)?;
+        Ok(count)
+    }
+
+    /// Writes what `elements` describe around byte `origin` of `memory`.
+    pub fn write_elements_at(
+        &self,
+        offset: u64,
+        memory: &[u8],
+        origin: usize,
+        elements: &Elements,
+    ) -> Result<()> {
+        let mut packed = vec![0; pack_len(elements)?];
+        elements.pack(memory, origin, 0, &mut packed).map_err(invalid)?;
+        self.write_at(offset, &packed)
+    }
+
+    /// Reads into what `elements` describe around byte `origin` of `memory`.
+    pub fn read_elements_at(
+        &self,
+        offset: u64,
+        memory: &mut [u8],
+        origin: usize,
+        elements: &Elements,
+    ) -> Result<usize> {
+        let mut packed = vec![0; pack_len(elements)?];
+        let count = self.read_at(offset, &mut packed)?;
+        elements.unpack(&packed[..count], 0, memory, origin).map_err(invalid)?;
+        Ok(count)
+    }
+
+    /// Where the individual pointer is, in elementary types.
+    pub fn position(&self) -> u64 {
+        self.inner.state().pointer
+    }
+
+    /// Moves the individual pointer.
+    pub fn seek(&self, to: Seek) -> Result<u64> {
+        let target = match to {
+            Seek::Set(offset) => i128::from(offset),
+            Seek::Current(by) => i128::from(self.position()) + i128::from(by),
+            Seek::End(by) => {
+                let end = self.len()?;
+                let view = self.view();
+                let stream = view.stream_at_or_after(end).unwrap_or(view.stream_bytes());
+                i128::from(stream.div_ceil(view.etype_bytes())) + i128::from(by)
+            }
+        };
+        let target = u64::try_from(target).map_err(|_| {
+            Fault::new(Code::Invalid, format!("{}: a seek before the start", self.inner.file.place()))
+        })?;
+        self.inner.state().pointer = target;
+        Ok(target)
+    }
+
+    /// Starts a write; the bytes come back with [`Pending::wait`].
+    pub fn start_write_at(&self, offset: u64, data: Vec<u8>) -> Result<Pending<Vec<u8>>> {
+        let inner = Arc::clone(&self.inner);
+        let work = move || inner.write(offset, &data).map(|()| data);
+        self.inner.file.start(work)
+    }
+
+    /// Starts a read; the buffer comes back, cut to what was read.
+    pub fn start_read_at(&self, offset: u64, mut target: Vec<u8>) -> Result<Pending<Vec<u8>>> {
+        let inner = Arc::clone(&self.inner);
+        self.inner.file.start(move || {
+            let count = inner.read(offset, &mut target)?;
+            target.truncate(count);
+            Ok(target)
+        })
+    }
+
+    /// The file's length.
+    pub fn len(&self) -> Result<u64> {
+        self.inner.file.len()
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Attributes.
+    pub fn attr(&self) -> Result<FileAttr> {
+        self.inner.file.attr()
+    }
+
+    /// Cuts or lengthens the file; collective.
+    pub fn set_len(&self, bytes: u64) -> Result<()> {
+        let group = &self.inner.group;
+        group.same("a new length", &bytes.to_le_bytes())?;
+        let mine = if group.rank() == 0 { self.inner.file.set_len(bytes) } else { Ok(()) };
+        group.agree(mine)
+    }
+
+    /// Puts what the group wrote on stable storage; collective.
+    pub fn sync(&self) -> Result<()> {
+        let mine = self.inner.file.sync();
+        self.inner.group.agree(mine)
+    }
+
+    /// Closes it; collective. Errors of any member are told to all.
+    pub fn close(self) -> Result<()> {
+        let group = Arc::clone(&self.inner.group);
+        let mine = self.inner.file.close_shared();
+        group.agree(mine)
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<View> {
+        let access =
+            if self.file.is_writable() { pario_view::Access::Write } else { pario_view::Access::Read };
+        View::new(displacement, etype, filetype, access).map_err(invalid)
+    }
+
+    /// Moves the pointer behind `bytes` and returns where it was.
+    fn advance(&self, bytes: usize) -> Result<u64> {
+        let mut state = self.state();
+        let etype = state.view.etype_bytes();
+        if !(bytes as u64).is_multiple_of(etype) {
+            let text = format!("{bytes} bytes are no multiple of the elementary type's {etype}");
+            return Err(Fault::new(Code::Invalid, text).into());
+        }
+        let before = state.pointer;
+        state.pointer += bytes as u64 / etype;
+        Ok(before)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        let view = Arc::clone(&self.state().view);
+        let mut done = 0;
+        for extent in view.extents(self.stream(&view, offset, data.len())?) {
+            let bytes = usize::try_from(extent.bytes).unwrap_or(usize::MAX);
+            self.file.write_at(extent.file_offset, &data[done..done + bytes])?;
+            done += bytes;
+        }
+        Ok(())
+    }
+
+    fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        let view = Arc::clone(&self.state().view);
+        let mut done = 0;
+        for extent in view.extents(self.stream(&view, offset, target.len())?) {
+            let bytes = usize::try_from(extent.bytes).unwrap_or(usize::MAX);
+            let count = self.file.read_at(extent.file_offset, &mut target[done..done + bytes])?;
+            done += count;
+            if count < bytes {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// The stream range of an access, checked.
+    fn stream(&self, view: &View, offset: u64, bytes: usize) -> Result<std::ops::Range<u64>> {
+        let start = offset.checked_mul(view.etype_bytes());
+        let end = start.and_then(|start| start.checked_add(bytes as u64));
+        match (start, end.filter(|end| *end <= view.stream_bytes())) {
+            (Some(start), Some(end)) => Ok(start..end),
+            _ => {
+                let text =
+                    format!("{}: {bytes} bytes at offset {offset} are beyond the view", self.file.place());
+                Err(Fault::new(Code::TooLarge, text).into())
+            }
+        }
+    }
+}
+
+fn pack_len(elements: &Elements) -> Result<usize> {
+    usize::try_from(elements.bytes()).map_err(|_| Fault::new(Code::TooLarge, "elements beyond memory").into())
+}
+
+fn invalid(error: impl std::fmt::Display) -> crate::error::Error {
+    Fault::new(Code::Invalid, error.to_string()).into()
+}

@@ -1,0 +1,15 @@
+//! Files of a group: views, collective and independent accesses, and the choice of a method for each.
+//!
+//! ```text
+//!  GroupFile ─► plan (view, pointer, method) ─► server-directed: the stream as a record, taken by the view
+//!                                             ─► client-directed: the same, to the node's own tier
+//!                                             ─► two-phase:       exchanged by offset lists, written in large pieces
+//! ```
+//! Never: sends an offset list, except where two-phase was chosen. Always: an access reads what its own process wrote, whichever
+//! method wrote it.
+
+mod file;
+mod hints;
+
+pub use self::file::{GroupFile, Seek};
+pub use self::hints::Hints;

@@ -1,0 +1,120 @@
+//! Groups: the processes that open a file together, and what they must agree on.
+//!
+//! [`Group`] is all that the rest of Pario knows of them, so that processes of this machine, MPI ranks and a lone process look the
+//! same. Only opening, closing and setting views go through a group; reading and writing never do, except where a method says so.
+//!
+//! Never: carries file data. Always: a collective ends for every member, with an error that names a member that is gone; a member
+//! that is merely late is waited for.
+
+mod alone;
+
+use std::sync::Arc;
+
+use pario_core::{Code, Fault};
+
+pub use self::alone::Alone;
+use crate::error::Result;
+
+/// How [`Group::reduce`] puts numbers together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reduce {
+    /// Their sum; it must fit.
+    Sum,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+}
+
+/// See the module. Every method but `rank`, `size`, `node_of` and `check` is collective: all members call it, in the same order.
+pub trait Group: std::fmt::Debug + Send + Sync {
+    /// This process's place in the group.
+    fn rank(&self) -> usize;
+
+    /// How many members there are.
+    fn size(&self) -> usize;
+
+    /// The node that a member runs on: members of one node share memory. Nodes are numbered by their first members.
+    fn node_of(&self, rank: usize) -> usize;
+
+    /// Everyone's bytes, in the order of ranks.
+    fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Fails once a member is known to be gone, and names it. Sends nothing: for those who wait for a member by other means.
+    fn check(&self) -> Result<()>;
+
+    /// The same members, for collectives that must not mix with those of this group.
+    fn duplicate(&self) -> Result<Arc<dyn Group>>;
+
+    /// Waits until every member is here.
+    fn barrier(&self) -> Result<()> {
+        self.allgather(&[]).map(|_| ())
+    }
+
+    /// The bytes of `root`, for everyone.
+    fn broadcast(&self, root: usize, bytes: &[u8]) -> Result<Vec<u8>> {
+        let mine: &[u8] = if root == self.rank() { bytes } else { &[] };
+        let mut all = self.allgather(mine)?;
+        if root < all.len() { Ok(all.swap_remove(root)) } else { Err(no_member(root, all.len())) }
+    }
+
+    /// One number of everyone's.
+    fn reduce(&self, number: u64, how: Reduce) -> Result<u64> {
+        let all = self.allgather(&number.to_le_bytes())?;
+        let mut result: Option<u64> = None;
+        for bytes in &all {
+            let bytes: [u8; 8] = bytes.as_slice().try_into().map_err(|_| disagree("a number"))?;
+            let next = u64::from_le_bytes(bytes);
+            result = Some(match result {
+                None => next,
+                Some(before) => join(before, next, how)?,
+            });
+        }
+        result.ok_or_else(|| no_member(0, 0))
+    }
+
+    /// Succeeds on all members, or fails on all: with a member's own error there, and elsewhere with one that names it.
+    fn agree(&self, mine: Result<()>) -> Result<()> {
+        let text = mine.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let all = self.allgather(text.as_bytes())?;
+        mine?;
+        match all.iter().position(|text| !text.is_empty()) {
+            None => Ok(()),
+            Some(rank) => {
+                let text = String::from_utf8_lossy(&all[rank]).into_owned();
+                Err(Fault::new(Code::Invalid, format!("rank {rank}: {text}")).into())
+            }
+        }
+    }
+
+    /// Fails on all members unless all gave the same bytes; `what` names them in the error.
+    fn same(&self, what: &str, bytes: &[u8]) -> Result<()> {
+        let all = self.allgather(bytes)?;
+        match all.iter().position(|other| *other != all[0]) {
+            None => Ok(()),
+            Some(rank) => {
+                let text = format!("ranks 0 and {rank} do not agree on {what}, and all must");
+                Err(Fault::new(Code::Invalid, text).into())
+            }
+        }
+    }
+}
+
+fn join(before: u64, next: u64, how: Reduce) -> Result<u64> {
+    match how {
+        Reduce::Min => Ok(before.min(next)),
+        Reduce::Max => Ok(before.max(next)),
+        Reduce::Sum => {
+            before.checked_add(next).ok_or_else(|| Fault::new(Code::TooLarge, "a sum over a group").into())
+        }
+    }
+}
+
+fn no_member(rank: usize, size: usize) -> crate::error::Error {
+    Fault::new(Code::Invalid, format!("a group of {size} has no rank {rank}")).into()
+}
+
+fn disagree(what: &str) -> crate::error::Error {
+    let text = format!("members of a group call different collectives: {what} was expected");
+    Fault::new(Code::Invalid, text).into()
+}
