@@ -83,7 +83,11 @@ choice! {
         Auto = "auto",
         /// Records taken and merged by the servers.
         ServerDirected = "server-directed",
-    } planned ["client-directed", "two-phase"]
+        /// Merged in the application's own processes, then staged to the servers block by block.
+        ClientDirected = "client-directed",
+        /// The classic: exchanged by offset lists, written in large pieces by some of the processes.
+        TwoPhase = "two-phase",
+    } planned []
 }
 
 choice! {
@@ -167,10 +171,6 @@ mod tests {
     #[test]
     fn what_does_not_exist_is_refused_with_what_does() {
         let text = |error: ChoiceError| error.to_string();
-        assert_eq!(
-            text("two-phase".parse::<Method>().unwrap_err()),
-            "is not there yet in this version; there is: auto, server-directed"
-        );
         assert_eq!(
             text("mlf".parse::<SchedulerKind>().unwrap_err()),
             "is not there yet in this version; there is: fifo"

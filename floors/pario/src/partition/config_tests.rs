@@ -100,8 +100,8 @@ fn values_that_break_a_rule_are_named() {
         "p.toml:3: store = \"tape\": must be one of: files, direct, memory",
     );
     check_line_refused(
-        "method = \"two-phase\"",
-        "p.toml:3: method = \"two-phase\": is not there yet in this version; there is: auto, server-directed",
+        "method = \"three-phase\"",
+        "p.toml:3: method = \"three-phase\": must be one of: auto, server-directed, client-directed, two-phase",
     );
     check_line_refused(
         "scheduler = \"mlf\"",

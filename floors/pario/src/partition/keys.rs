@@ -99,7 +99,7 @@ keys! {
     Memory "memory" "PARIO_MEMORY" "--memory" Dynamic Size Some("4GiB"),
         "What each server holds at most with store = \"memory\".";
     Method "method" "PARIO_METHOD" "--method" Dynamic Text Some("auto"),
-        "How accesses of several processes are put together: auto, server-directed.";
+        "How accesses of several processes are put together: auto, server-directed, client-directed, two-phase.";
     Scheduler "scheduler" "PARIO_SCHEDULER" "--scheduler" Dynamic Text Some("fifo"),
         "Which request a server runs next: fifo.";
     Transport "transport" "PARIO_TRANSPORT" "--transport" Dynamic Text Some("auto"),
