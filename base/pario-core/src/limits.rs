@@ -44,6 +44,11 @@ pub const RECORD_BYTES_MAX: usize = 1 << 20;
 /// A server is woken when about this much waits for it in one outbox.
 pub const WAKE_BYTES: u64 = 1 << 20;
 
+/// Views that one session may have at one server.
+pub const VIEWS_MAX: usize = 1024;
+/// Memory of the views that one session may have at one server.
+pub const VIEW_TABLE_BYTES_MAX: usize = 64 << 20;
+
 /// A server that is silent for so long, while something is wanted of it, is taken for gone.
 pub const SILENCE_MS_MAX: u64 = 3500;
 /// How often a waiting client asks a silent server for a sign of life.

@@ -11,6 +11,7 @@ mod readme {}
 pub mod aligned;
 pub mod clock;
 pub mod doorbell;
+pub mod file_map;
 pub mod piece;
 pub mod process;
 pub mod shared;
@@ -20,6 +21,7 @@ pub mod socket;
 pub use aligned::AlignedBuffer;
 pub use clock::{MonotonicClock, wall_ns};
 pub use doorbell::Doorbell;
+pub use file_map::FileMap;
 pub use piece::{Piece, read_exact_or_end_at, write_pieces_at};
 pub use process::fork_generation;
 pub use shared::{Access, AttachError, AttachLimit, FutexWait, Shared};

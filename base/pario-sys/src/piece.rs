@@ -60,6 +60,16 @@ impl<'a> Piece<'a> {
         (head, tail)
     }
 
+    /// `bytes` bytes from `at` on.
+    #[must_use]
+    #[inline]
+    pub fn part(&self, at: usize, bytes: usize) -> Piece<'a> {
+        assert!(at <= self.len && bytes <= self.len - at, "bytes {at}.. of {}", self.len);
+        // SAFETY: `at <= len`, so the result is inside the memory or one past its end.
+        let start = unsafe { self.start.add(at) };
+        Piece { start, len: bytes, memory: PhantomData }
+    }
+
     /// Copies the bytes out; `target` has the same length.
     pub fn copy_to(&self, target: &mut [u8]) {
         assert_eq!(self.len, target.len(), "a piece is copied whole");

@@ -6,8 +6,8 @@
 //! Never: file data inside a message; it travels apart, behind the body. Always: tags are never reused.
 
 use pario_core::{
-    AttrChange, DirEntry, FileAttr, Generation, InodeId, LocalOffset, ObjectId, ServerIndex, SessionId,
-    Space, Striping, encode_enum, encode_struct,
+    AttrChange, DirEntry, FileAttr, Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex,
+    SessionId, Space, Striping, encode_enum, encode_struct,
 };
 
 /// Where a path starts and how it goes on. `path` may be empty (the base itself) and may hold slashes and symbolic links.
@@ -218,6 +218,20 @@ pub struct Lease {
 }
 encode_struct!(Lease { inode, number, phase });
 
+/// A range of a view's stream, and how its file lies on the servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stream {
+    /// The view's number in this session; 0 is the file's own bytes.
+    pub view: u32,
+    /// The file's layout.
+    pub layout: Layout,
+    /// Where the range starts.
+    pub offset: u64,
+    /// How long it is, on all servers together.
+    pub bytes: u64,
+}
+encode_struct!(Stream { view, layout, offset, bytes });
+
 /// What a client asks of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -293,6 +307,32 @@ pub enum Request {
         object: ObjectId,
         /// From where.
         at: LocalOffset,
+    },
+    /// Makes a view known to this server under a number of this session's; its bytes come behind the body. Known again with the same
+    /// bytes it is no news. Answer: `Done`.
+    DefineView {
+        /// The number; not 0.
+        view: u32,
+    },
+    /// A view that this session will not use again: all that was written through it is taken. Answer: `Done`.
+    ForgetView {
+        /// Its number.
+        view: u32,
+    },
+    /// This server's part of a range of a view's stream. Answer: `Data` with all of it, in stream order; zeros where nothing was
+    /// written.
+    ReadStream {
+        /// Of which.
+        object: ObjectId,
+        /// By which view and layout, and where in its stream.
+        stream: Stream,
+    },
+    /// This server's part of a range of a view's stream, in stream order, behind the body. Answer: `Done`, when the store has it.
+    WriteStream {
+        /// To which.
+        object: ObjectId,
+        /// By which view and layout, and where in its stream.
+        stream: Stream,
     },
     /// The object's descriptor, for the direct path on the same node. Answer: `Lent` with one descriptor, or `NotLent`.
     Lend {
@@ -394,6 +434,10 @@ encode_enum!(Request {
     20 => FlushObject { object },
     21 => TakeErrors { inode },
     22 => OfferOutbox { from },
+    23 => DefineView { view },
+    24 => ForgetView { view },
+    25 => ReadStream { object, stream },
+    26 => WriteStream { object, stream },
     32 => Truncate { inode, from, to, bytes },
     33 => RemoveObject { object },
     34 => Measure { object },

@@ -7,18 +7,20 @@
 //! Never: a Rust reference to shared memory; trust in what the other side wrote: every number is loaded once and checked.
 //! Always: bytes before `tail` and at or after the lowest `taken` are not touched by the client; a record never wraps.
 
+mod intent;
 mod reader;
 mod record;
 mod writer;
 
+pub use intent::Intent;
 pub use reader::{CursorPage, OutboxError, OutboxReader, RecordView};
-pub use record::{RECORD_HEAD_BYTES, RecordHead, RecordKind};
-pub use writer::{Attached, Cursor, Outbox, Progress, RecordMeta};
+pub use record::{IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
+pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta};
 
 /// First word of an outbox; changes with its form, so that it is also the layout's hash.
-pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT01");
+pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT02");
 /// First word of a cursor.
-pub const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"PARCUR01");
+pub const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"PARCUR02");
 /// Bytes before the ring.
 pub const OUTBOX_HEAD_BYTES: usize = 4096;
 /// Bytes of a cursor segment.
@@ -36,6 +38,8 @@ pub(crate) mod outbox_at {
     pub(crate) const FLOOR: usize = 72;
     /// How many threads of the client wait for `taken` to move.
     pub(crate) const WAITING: usize = 128;
+    /// How many of them wait for room only.
+    pub(crate) const WANTS_ROOM: usize = 136;
 }
 
 /// Places in the cursor's page.
@@ -47,4 +51,6 @@ pub(crate) mod cursor_at {
     pub(crate) const ASLEEP: usize = 128;
     pub(crate) const WRITE_BEHIND: usize = 132;
     pub(crate) const ERRORS: usize = 192;
+    /// Odd while the server takes.
+    pub(crate) const ROUND: usize = 256;
 }

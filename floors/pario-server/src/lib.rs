@@ -12,10 +12,12 @@ pub mod stores;
 pub mod coherence;
 pub mod manager;
 
+mod gather;
 mod home;
 mod peers;
 mod pool;
 mod take;
+mod views;
 
 pub use peers::Connect;
 pub use service::{Ending, NamesSpec, Server, ServerSpec};

@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 
-use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
+use pario_core::limits::{FILE_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
 use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
 
-use super::record::{RECORD_HEAD_BYTES, RecordHead, RecordKind};
+use super::record::{INTENT_BYTES, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
 use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
 };
@@ -126,10 +126,26 @@ impl OutboxReader {
         if tail - position < head.span() || to_end < head.span() {
             return Err(lie("a record longer than what was committed"));
         }
-        if head.kind == RecordKind::Data && (RECORD_BYTES_MAX < head.data_bytes as usize || head.view != 0) {
-            return Err(lie("a record too long or of an unknown view"));
+        if head.kind == RecordKind::Data && RECORD_BYTES_MAX < head.data_bytes as usize {
+            return Err(lie("a record that is too long"));
+        }
+        if head.kind == RecordKind::Intent && head.data_bytes != INTENT_BYTES {
+            return Err(lie("an intent that is none"));
         }
         Ok(RecordView { head, data_at: at + RECORD_HEAD_BYTES })
+    }
+
+    /// How long an intent's direct write is, and how far it has come.
+    pub fn intent(&self, record: &RecordView) -> Result<(u64, IntentState), OutboxError> {
+        assert!(record.head.kind == RecordKind::Intent, "only intents have a state");
+        // The state first: once it is done, nothing of the intent changes any more.
+        let state = self.segment.load_u64(record.data_at + 8, Ordering::Acquire);
+        let bytes = self.segment.load_u64(record.data_at, Ordering::Relaxed);
+        let in_file = record.head.offset.checked_add(bytes).is_some_and(|end| end <= FILE_BYTES_MAX);
+        match IntentState::from_word(state).filter(|_| in_file) {
+            Some(state) => Ok((bytes, state)),
+            None => Err(OutboxError::Lie { what: "an impossible intent", position: record.head.position }),
+        }
     }
 
     /// Bytes of a record's data, from `start` on, by reference.
@@ -137,6 +153,19 @@ impl OutboxReader {
     pub fn data(&self, record: &RecordView, start: usize, bytes: usize) -> Piece<'_> {
         assert!(start + bytes <= record.head.data_bytes as usize, "a piece lies inside its record");
         self.segment.piece(record.data_at + start..record.data_at + start + bytes)
+    }
+
+    /// Whether a thread of the client waits for room in the ring. A hint.
+    #[must_use]
+    pub fn wants_room(&self) -> bool {
+        self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Relaxed) != 0
+    }
+
+    /// Whether a thread of the client waits for what it wrote to be taken, as for sync, close or a read. A hint.
+    #[must_use]
+    pub fn is_urgent(&self) -> bool {
+        let room = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Acquire);
+        room < self.segment.load_u64(outbox_at::WAITING, Ordering::Relaxed)
     }
 
     /// Whether a thread of the client waits for the cursor. Call after moving it.
@@ -171,6 +200,20 @@ impl CursorPage {
     pub fn set_asleep(&self, asleep: bool) {
         self.page.store_u32(cursor_at::ASLEEP, u32::from(asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst);
+    }
+
+    /// A round of taking begins: whoever announces a direct write from now on must not count on this round to see it.
+    pub fn begin_round(&self) {
+        let round = self.page.load_u64(cursor_at::ROUND, Ordering::Relaxed);
+        self.page.store_u64(cursor_at::ROUND, round | 1, Ordering::Relaxed);
+        // Pairs with the client's fence between announcing a direct write and looking at the round.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The round is over.
+    pub fn end_round(&self) {
+        let round = self.page.load_u64(cursor_at::ROUND, Ordering::Relaxed);
+        self.page.store_u64(cursor_at::ROUND, (round | 1).wrapping_add(1), Ordering::Release);
     }
 
     /// Grants or withdraws writing behind.

@@ -14,7 +14,49 @@ pub enum RecordKind {
     Data,
     /// Fills the end of the ring.
     Pad,
+    /// Bytes that its writer puts into the store itself; older records must not be written over them.
+    Intent,
 }
+
+impl RecordKind {
+    fn word(self) -> u16 {
+        match self {
+            RecordKind::Data => 1,
+            RecordKind::Pad => 2,
+            RecordKind::Intent => 3,
+        }
+    }
+}
+
+/// How far a direct write that was announced by an intent has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IntentState {
+    /// It may be in the store in part.
+    UnderWay,
+    /// It is in the store.
+    Done,
+    /// It is not made; as if it had never been announced.
+    Void,
+}
+
+impl IntentState {
+    pub(super) fn word(self) -> u64 {
+        match self {
+            IntentState::UnderWay => 0,
+            IntentState::Done => 1,
+            IntentState::Void => 2,
+        }
+    }
+
+    pub(super) fn from_word(word: u64) -> Option<IntentState> {
+        [IntentState::UnderWay, IntentState::Done, IntentState::Void]
+            .into_iter()
+            .find(|state| state.word() == word)
+    }
+}
+
+/// Bytes of an intent behind its head: length, state.
+pub(super) const INTENT_BYTES: u32 = 16;
 
 /// Head of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +91,7 @@ impl RecordHead {
     pub fn encode(&self) -> [u8; RECORD_HEAD_BYTES] {
         let mut bytes = [0u8; RECORD_HEAD_BYTES];
         bytes[0..8].copy_from_slice(&self.position.to_le_bytes());
-        bytes[8..10].copy_from_slice(&(if self.kind == RecordKind::Data { 1u16 } else { 2 }).to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.kind.word().to_le_bytes());
         bytes[12..16].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.object.inode.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.object.generation.0.to_le_bytes());
@@ -75,6 +117,7 @@ impl RecordHead {
         let kind = match half(8) {
             1 => RecordKind::Data,
             2 => RecordKind::Pad,
+            3 => RecordKind::Intent,
             _ => return Err("a record of unknown kind"),
         };
         let layout = Layout::new(u64::from(word(40)), half(44), half(46), half(48))
@@ -128,5 +171,8 @@ mod tests {
         assert_eq!(RecordHead::decode(&expected, 0x1122), Ok(head));
         assert!(RecordHead::decode(&expected, 0x1123).is_err());
         assert_eq!(head.span(), 8192 + 64);
+        let intent = RecordHead { kind: RecordKind::Intent, view: 9, ..head };
+        assert_eq!((intent.encode()[8], intent.encode()[28]), (3, 9));
+        assert_eq!(RecordHead::decode(&intent.encode(), 0x1122), Ok(intent));
     }
 }

@@ -15,7 +15,7 @@ use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
 use pario_sys::shared::{Access, AttachLimit, Shared};
 
-use super::record::{RecordHead, RecordKind, span};
+use super::record::{IntentState, RecordHead, RecordKind, span};
 use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
 };
@@ -30,15 +30,29 @@ pub struct RecordMeta {
     pub object: ObjectId,
     /// How it lies on the servers.
     pub layout: Layout,
-    /// Where it goes.
+    /// The view's number; 0 is the file's own bytes.
+    pub view: u32,
+    /// Where it goes, in the view's stream.
     pub offset: u64,
 }
+
+/// A server that a record concerns, and how many of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Concern {
+    /// Which.
+    pub server: ServerIndex,
+    /// How many.
+    pub bytes: u64,
+}
+
+/// Puts a record's data where it belongs: it is given a function that copies bytes to an offset in the record.
+pub type Fill<'a> = &'a mut dyn FnMut(&mut dyn FnMut(usize, &[u8]));
 
 /// One server's cursor and doorbell, as the client sees them.
 #[derive(Debug)]
 pub struct Cursor {
     server: ServerIndex,
-    page: Shared,
+    pub(super) page: Shared,
     doorbell: Doorbell,
     /// Position behind the last record that concerns this server.
     wanted: AtomicU64,
@@ -96,6 +110,14 @@ impl Ring {
     fn floor(&self) -> u64 {
         self.starts.front().copied().unwrap_or(self.tail)
     }
+}
+
+/// What is put into the ring.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) kind: RecordKind,
+    pub(super) meta: RecordMeta,
+    pub(super) bytes: usize,
 }
 
 /// A process's outbox for one partition.
@@ -272,34 +294,71 @@ impl Outbox {
         }
     }
 
-    /// Copies `data` into the ring and commits it. Every server that the record concerns must be attached.
+    /// Copies `data`, bytes of the file, into the ring and commits it. Every server that the record concerns must be attached.
     /// Returns the position behind the record.
     pub fn commit(&self, meta: RecordMeta, data: &[u8], progress: Progress<'_>) -> Result<u64, Fault> {
-        assert!(data.len() <= self.record_bytes_max(), "longer writes are split by the caller");
-        let data_bytes = u32::try_from(data.len()).expect("a record is at most a mebibyte");
+        let concerns = concerns(&meta.layout, meta.offset..meta.offset + data.len() as u64);
+        self.commit_stream(meta, &concerns, data.len(), &mut |write| write(0, data), progress)
+    }
+
+    /// The same for `bytes` bytes of a view's stream, which concern some servers and are put in place by `fill`.
+    pub fn commit_stream(
+        &self,
+        meta: RecordMeta,
+        concerns: &[Concern],
+        bytes: usize,
+        fill: Fill<'_>,
+        progress: Progress<'_>,
+    ) -> Result<u64, Fault> {
+        self.put(Entry { kind: RecordKind::Data, meta, bytes }, concerns, fill, progress)
+    }
+
+    pub(super) fn put(
+        &self,
+        entry: Entry,
+        concerns: &[Concern],
+        fill: Fill<'_>,
+        progress: Progress<'_>,
+    ) -> Result<u64, Fault> {
+        assert!(entry.bytes <= self.record_bytes_max(), "longer writes are split by the caller");
+        let data_bytes = u32::try_from(entry.bytes).expect("a record is at most a mebibyte");
         let need = span(u64::from(data_bytes));
         let mut ring = self.lock();
-        self.check_attached(meta, data.len() as u64)?;
+        self.check_attached(concerns)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
         self.wait_for_room(ring.tail, pad + need, progress)?;
         self.give_up_oldest(&mut ring, pad + need);
         if 0 < pad {
-            self.write_head(ring.tail, RecordKind::Pad, pad - RECORD_ALIGN, meta);
+            self.write_head(ring.tail, RecordKind::Pad, pad - RECORD_ALIGN, entry.meta);
             let start = ring.tail;
             ring.starts.push_back(start);
             ring.tail += pad;
         }
         let start = ring.tail;
-        self.segment.write(self.place(start) + super::RECORD_HEAD_BYTES, data);
-        self.write_head(start, RecordKind::Data, u64::from(data_bytes), meta);
+        let data_at = self.place(start) + super::RECORD_HEAD_BYTES;
+        fill(&mut |at, bytes| {
+            assert!(at + bytes.len() <= entry.bytes, "data stays inside its record");
+            self.segment.write(data_at + at, bytes);
+        });
+        self.write_head(start, entry.kind, u64::from(data_bytes), entry.meta);
         ring.starts.push_back(start);
         ring.tail += need;
         let end = ring.tail;
         self.segment.store_u64(outbox_at::TAIL, end, Ordering::Release);
-        self.announce(end, meta, u64::from(data_bytes));
+        self.tell_servers(end, concerns);
         drop(ring);
         Ok(end)
+    }
+
+    /// Says how far an announced direct write has come.
+    pub(super) fn set_intent(&self, position: u64, state: IntentState) {
+        // Given up with its server: its memory may be another record's by now.
+        let ring = self.lock();
+        if ring.floor() <= position {
+            let at = self.place(position) + super::RECORD_HEAD_BYTES + 8;
+            self.segment.store_u64(at, state.word(), Ordering::Release);
+        }
     }
 
     /// Forgets records whose memory is needed, and says so before it is overwritten: a server that had nothing to do with them,
@@ -332,11 +391,10 @@ impl Outbox {
     }
 
     /// Every server that the record concerns must be there to take it.
-    fn check_attached(&self, meta: RecordMeta, bytes: u64) -> Result<(), Fault> {
+    fn check_attached(&self, concerns: &[Concern]) -> Result<(), Fault> {
         let slots = self.slots();
-        let mut pieces = meta.layout.pieces(meta.offset..meta.offset + bytes);
-        let missing = pieces.find(|piece| slots.get(piece.server.at()).and_then(Slot::cursor).is_none());
-        missing.map_or(Ok(()), |piece| Err(gone(piece.server)))
+        let is_missing = |concern: &&Concern| slots.get(concern.server.at()).and_then(Slot::cursor).is_none();
+        concerns.iter().find(is_missing).map_or(Ok(()), |concern| Err(gone(concern.server)))
     }
 
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
@@ -357,8 +415,8 @@ impl Outbox {
             kind,
             data_bytes: u32::try_from(data_bytes).expect("a ring is at most a gibibyte"),
             object: meta.object,
-            view: 0,
-            offset: if kind == RecordKind::Data { meta.offset } else { 0 },
+            view: if kind == RecordKind::Data { meta.view } else { 0 },
+            offset: if kind == RecordKind::Pad { 0 } else { meta.offset },
             layout: meta.layout,
             committed: self.clock.now(),
         };
@@ -373,7 +431,9 @@ impl Outbox {
             if floor <= slowest.taken() {
                 return Ok(());
             }
+            self.segment.fetch_add_u64(outbox_at::WANTS_ROOM, 1, Ordering::Relaxed);
             self.nap(&slowest, floor);
+            self.segment.fetch_add_u64(outbox_at::WANTS_ROOM, u64::MAX, Ordering::Relaxed);
             let started = *started.get_or_insert_with(|| self.clock.now());
             self.check(&slowest, started, progress)?;
         }
@@ -406,14 +466,26 @@ impl Outbox {
     }
 
     /// Notes what the record wants of which server and wakes those that have enough to do.
-    fn announce(&self, end: u64, meta: RecordMeta, bytes: u64) {
+    fn tell_servers(&self, end: u64, concerns: &[Concern]) {
         let slots = self.slots();
-        for piece in meta.layout.pieces(meta.offset..meta.offset + bytes) {
-            let Some(cursor) = slots.get(piece.server.at()).and_then(Slot::cursor) else { continue };
+        for concern in concerns {
+            let Some(cursor) = slots.get(concern.server.at()).and_then(Slot::cursor) else { continue };
             cursor.wanted.store(end, Ordering::Release);
-            if WAKE_BYTES <= cursor.unannounced.fetch_add(piece.bytes, Ordering::Relaxed) + piece.bytes {
+            if WAKE_BYTES <= cursor.unannounced.fetch_add(concern.bytes, Ordering::Relaxed) + concern.bytes {
                 cursor.wake();
             }
         }
     }
+}
+
+/// The servers that a range of a file concerns.
+fn concerns(layout: &Layout, range: std::ops::Range<u64>) -> Vec<Concern> {
+    let mut concerns: Vec<Concern> = Vec::new();
+    for piece in layout.pieces(range) {
+        match concerns.iter_mut().find(|concern| concern.server == piece.server) {
+            Some(concern) => concern.bytes += piece.bytes,
+            None => concerns.push(Concern { server: piece.server, bytes: piece.bytes }),
+        }
+    }
+    concerns
 }

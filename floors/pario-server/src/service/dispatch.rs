@@ -6,18 +6,20 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use pario_core::limits::{FRAME_DATA_BYTES_MAX, LIST_PAGE_ENTRIES};
+use pario_core::limits::{FILE_BYTES_MAX, FRAME_DATA_BYTES_MAX, LIST_PAGE_ENTRIES};
 use pario_core::{Clock, Code, Fault, Generation, InodeId, LocalOffset, ObjectId, SessionId};
 use pario_net::frame::Frame;
 use pario_net::greeting::Purpose;
-use pario_net::message::{Reply, Request};
+use pario_net::message::{Reply, Request, Stream};
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::{LendAccess, Lent, Store, StoreError};
+use pario_view::Direction;
 
 use super::link::LinkId;
 use super::{Answer, Event, Service};
+use crate::gather::Part;
 use crate::home::Caller;
-use crate::take::{ByValue, Task, store_fault};
+use crate::take::{ByValue, Target, Task, store_fault};
 
 /// Files whose older generations are refused; bounded, oldest forgotten first.
 #[derive(Default)]
@@ -92,7 +94,15 @@ impl Service {
             | Request::SetLength { .. }
             | Request::SyncNames { .. }
             | Request::ListInodes { .. } => self.go_home(id, number, request),
-            Request::Write { object, at } => self.write(id, number, object, (at, frame.data)),
+            Request::Write { object, at } => {
+                let write = ByValue { object, to: Target::Bytes(at), data: frame.data };
+                self.write(id, number, write)
+            }
+            Request::WriteStream { object, stream } => {
+                self.write_stream(id, number, (object, stream), frame.data)
+            }
+            Request::DefineView { view } => self.define_view(id, number, view, frame.data),
+            Request::ForgetView { view } => self.forget_view(id, number, view),
             Request::OfferOutbox { from } => self.attach(id, number, from),
             Request::TakeErrors { inode } => self.take_errors(id, number, inode),
             Request::Drain { session } => self.drain(id, number, session),
@@ -137,17 +147,51 @@ impl Service {
             .is_some_and(|hello| hello.purpose == (Purpose::Peer {}))
     }
 
-    fn write(
+    fn write(&mut self, id: LinkId, number: u64, write: ByValue) -> Result<(), Fault> {
+        self.fences.check(write.object)?;
+        let done = self.answer_done(id, number);
+        self.taker.post(Task::Write { write, done });
+        Ok(())
+    }
+
+    fn write_stream(
         &mut self,
         id: LinkId,
         number: u64,
-        object: ObjectId,
-        what: (LocalOffset, Vec<u8>),
+        (object, stream): (ObjectId, Stream),
+        data: Vec<u8>,
     ) -> Result<(), Fault> {
-        self.fences.check(object)?;
-        let (at, data) = what;
-        let done = self.answer_done(id, number);
-        self.taker.post(Task::Write { write: ByValue { object, at, data }, done });
+        let part = self.part(id, &stream)?;
+        if part.view.as_ref().is_some_and(|view| view.direction() != Direction::Increasing) {
+            return Err(Fault::new(Code::Invalid, "a write through a view that shows bytes twice"));
+        }
+        let to = Target::Stream { view: part.view, layout: stream.layout, stream: part.stream };
+        self.write(id, number, ByValue { object, to, data })
+    }
+
+    /// What a message says of a stream, checked.
+    fn part(&self, id: LinkId, stream: &Stream) -> Result<Part, Fault> {
+        let session = self.session(id)?;
+        let view = match stream.view {
+            0 => None,
+            number => Some(self.taker.views().find(session, number)?),
+        };
+        let end = view.as_ref().map_or(FILE_BYTES_MAX, |view| view.stream_bytes());
+        let range =
+            stream.offset.checked_add(stream.bytes).filter(|to| *to <= end).map(|to| stream.offset..to);
+        let range = range.ok_or_else(|| Fault::new(Code::TooLarge, "a range beyond the end of its view"))?;
+        Ok(Part { view, layout: stream.layout, stream: range, server: self.spec.index })
+    }
+
+    fn define_view(&mut self, id: LinkId, number: u64, view: u32, bytes: Vec<u8>) -> Result<(), Fault> {
+        let (session, done) = (self.session(id)?, self.answer_done(id, number));
+        self.taker.post(Task::DefineView { session, view, bytes, done });
+        Ok(())
+    }
+
+    fn forget_view(&mut self, id: LinkId, number: u64, view: u32) -> Result<(), Fault> {
+        let (session, done) = (self.session(id)?, self.answer_done(id, number));
+        self.taker.post(Task::ForgetView { session, view, done });
         Ok(())
     }
 
@@ -254,6 +298,14 @@ impl Service {
                 self.fences.check(object)?;
                 let bytes = (bytes as usize).min(FRAME_DATA_BYTES_MAX);
                 Box::new(move |store| read(store.as_ref(), object, at, bytes))
+            }
+            Request::ReadStream { object, stream } => {
+                self.fences.check(object)?;
+                let part = self.part(id, &stream)?;
+                Box::new(move |store| {
+                    let data = part.read(store.as_ref(), object)?;
+                    Ok(Done { reply: Some(Reply::Data {}), data, descriptors: Vec::new() })
+                })
             }
             Request::Lend { object, write } => {
                 self.fences.check(object)?;

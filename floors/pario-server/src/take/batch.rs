@@ -1,17 +1,23 @@
-//! One round's pieces: put in order, joined, written.
+//! One round's records: cut into this server's pieces, merged, written.
 //!
-//! Never: joins pieces that overlap. Always: overlapping pieces are written in the order in which they were committed.
+//! Records of several writers that interleave are merged by a walk over all of them at once, so that neighbours from different
+//! outboxes become one vectored write. Where records overlap, or an older one meets a direct write, the object is written newest
+//! first instead, each byte once.
+//!
+//! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
-use pario_core::{Code, Fault, LocalOffset, Nanos, ObjectId, ServerIndex};
+use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
-use pario_sys::piece::Piece;
+use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
+use pario_view::View;
 
-use super::{ByValue, store_fault};
+use super::store_fault;
 use crate::stats::ServerStats;
 
-/// Where a piece came from.
+/// Where a slice came from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Source {
     /// The n-th write by message of this round.
@@ -20,7 +26,7 @@ pub(super) enum Source {
     Outbox(usize),
 }
 
-/// When a piece was committed, and by whom.
+/// When something was committed, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
     pub(super) committed: Nanos,
@@ -29,28 +35,27 @@ pub(super) struct Stamp {
     pub(super) position: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Entry<'a> {
-    object: ObjectId,
-    start: u64,
-    committed: Nanos,
-    order: usize,
-    source: Source,
-    position: u64,
-    piece: Piece<'a>,
+/// Bytes that lie together in the object and in the slice's data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cut {
+    local: u64,
+    data_at: u32,
+    bytes: u32,
 }
 
-impl Entry<'_> {
+impl Cut {
     fn end(&self) -> u64 {
-        self.start + self.piece.len() as u64
+        self.local + u64::from(self.bytes)
     }
+}
 
-    fn is_held(&self, ground: &Ground<'_>) -> bool {
-        match (self.source, ground.outboxes) {
-            (Source::Outbox(place), Some(outboxes)) => outboxes.still_holds(place, self.position),
-            (Source::Message(_), _) | (Source::Outbox(_), None) => true,
-        }
-    }
+/// What one record, message or intent brings to this server: cuts in ascending order.
+struct Slice<'a> {
+    object: ObjectId,
+    stamp: Stamp,
+    cuts: Range<usize>,
+    /// `None`: an intent, whose bytes are in the store already.
+    data: Option<Piece<'a>>,
 }
 
 /// What a round is written to, and how its pieces are looked after.
@@ -60,11 +65,11 @@ pub(super) struct Ground<'a> {
     pub(super) outboxes: Option<&'a super::outboxes::Outboxes>,
 }
 
-/// Pieces of one round.
+/// A round's slices.
 pub(super) struct Batch<'a> {
     index: ServerIndex,
-    entries: Vec<Entry<'a>>,
-    messages: usize,
+    slices: Vec<Slice<'a>>,
+    cuts: Vec<Cut>,
 }
 
 /// What failed, by source. For outboxes with the object, since errors are kept per file.
@@ -80,139 +85,379 @@ impl Errors {
     }
 }
 
+/// The part of a view's stream that a slice holds, and how its file lies on the servers.
+pub(super) struct Streamed<'v> {
+    pub(super) view: Option<&'v View>,
+    pub(super) layout: Layout,
+    pub(super) stream: Range<u64>,
+}
+
+/// How a slice's data is laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Packing {
+    /// The whole stream range, of which this server takes its part.
+    Whole,
+    /// This server's part only.
+    Part,
+}
+
 impl<'a> Batch<'a> {
     pub(super) fn new(index: ServerIndex) -> Self {
-        Batch { index, entries: Vec::new(), messages: 0 }
-    }
-
-    pub(super) fn index(&self) -> ServerIndex {
-        self.index
+        Batch { index, slices: Vec::new(), cuts: Vec::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.slices.is_empty()
     }
 
-    pub(super) fn add_message(&mut self, write: &'a ByValue, arrived: Nanos) {
-        let stamp = Stamp { committed: arrived, source: Source::Message(self.messages), position: 0 };
-        self.messages += 1;
-        self.add(write.object, write.at, stamp, Piece::from(write.data.as_slice()));
+    /// Pieces so far.
+    pub(super) fn cuts(&self) -> usize {
+        self.cuts.len()
     }
 
-    pub(super) fn add(&mut self, object: ObjectId, at: LocalOffset, stamp: Stamp, piece: Piece<'a>) {
-        let order = self.entries.len();
-        let Stamp { committed, source, position } = stamp;
-        self.entries.push(Entry { object, start: at.0, committed, order, source, position, piece });
+    /// Bytes of one object, as a message brings them.
+    pub(super) fn add_bytes(&mut self, object: ObjectId, at: LocalOffset, stamp: Stamp, data: Piece<'a>) {
+        let start = self.cuts.len();
+        self.cut(at.0, 0, data.len() as u64);
+        self.push(object, stamp, start, Some(data));
+    }
+
+    /// A range of a stream. False if the data is not what the view asks for.
+    pub(super) fn add_stream(
+        &mut self,
+        object: ObjectId,
+        stamp: Stamp,
+        streamed: &Streamed<'_>,
+        data: (Packing, Piece<'a>),
+    ) -> bool {
+        let (start, offset, (packing, data)) = (self.cuts.len(), streamed.stream.start, data);
+        let mut packed = 0;
+        let mut add = |batch: &mut Self, stream_offset: u64, local: LocalOffset, bytes: u64| {
+            let data_at = if packing == Packing::Whole { stream_offset - offset } else { packed };
+            packed += bytes;
+            let fits = data_at + bytes <= data.len() as u64;
+            if fits {
+                batch.cut(local.0, data_at, bytes);
+            }
+            fits
+        };
+        let (index, stream) = (self.index, streamed.stream.clone());
+        let fits = match streamed.view {
+            Some(view) => view
+                .on_server(&streamed.layout, index, stream)
+                .all(|part| add(self, part.stream_offset, part.local, part.bytes)),
+            None => streamed
+                .layout
+                .pieces_on(index, stream)
+                .all(|piece| add(self, piece.file_offset, piece.local, piece.bytes)),
+        };
+        let exact = fits && (packing == Packing::Whole || packed == data.len() as u64);
+        if exact {
+            self.push(object, stamp, start, Some(data));
+        } else {
+            self.cuts.truncate(start);
+        }
+        exact
+    }
+
+    /// A direct write that is in the store.
+    pub(super) fn add_intent(&mut self, object: ObjectId, stamp: Stamp, layout: &Layout, file: Range<u64>) {
+        let start = self.cuts.len();
+        for piece in layout.pieces_on(self.index, file) {
+            self.cut(piece.local.0, 0, piece.bytes);
+        }
+        self.push(object, stamp, start, None);
+    }
+
+    fn cut(&mut self, local: u64, data_at: u64, bytes: u64) {
+        let (mut local, mut data_at, mut bytes) = (local, data_at, bytes);
+        while 0 < bytes {
+            let part = u32::try_from(bytes).unwrap_or(1 << 31);
+            #[expect(clippy::cast_possible_truncation, reason = "data of at most 8 MiB; intents have none")]
+            self.cuts.push(Cut { local, data_at: data_at as u32, bytes: part });
+            (local, data_at, bytes) =
+                (local + u64::from(part), data_at + u64::from(part), bytes - u64::from(part));
+        }
+    }
+
+    fn push(&mut self, object: ObjectId, stamp: Stamp, start: usize, data: Option<Piece<'a>>) {
+        let cuts = start..self.cuts.len();
+        let ascending = self.cuts[cuts.clone()].windows(2).all(|pair| pair[0].end() <= pair[1].local);
+        if !ascending {
+            // Only a view that shows bytes twice: what lies later in the stream wins, as if written in its order.
+            self.straighten(start);
+        }
+        self.slices.push(Slice { object, stamp, cuts: start..self.cuts.len(), data });
+    }
+
+    /// Makes the cuts from `start` on ascending and disjoint; later ones win.
+    fn straighten(&mut self, start: usize) {
+        let cuts = self.cuts.split_off(start);
+        let mut covered = Covered::default();
+        for cut in cuts.iter().rev() {
+            covered.add(cut.local..cut.end(), |rest| self.cuts.push(sub_cut(cut, &rest)));
+        }
+        self.cuts[start..].sort_unstable_by_key(|cut| cut.local);
     }
 
     /// Writes everything; what fails is told, the rest goes on.
     pub(super) fn apply(&mut self, ground: &Ground<'_>) -> Errors {
-        let mut errors = Errors::default();
-        self.entries.sort_by_key(|entry| (entry.object, entry.start, entry.committed, entry.order));
-        let (index, mut rest) = (self.index, self.entries.as_mut_slice());
-        while let Some(first) = rest.first() {
-            let object = first.object;
-            let count = rest.iter().take_while(|entry| entry.object == object).count();
-            let (group, others) = rest.split_at_mut(count);
-            if overlaps(group) {
-                group.sort_by_key(|entry| (entry.committed, entry.order));
+        // Stable: slices of one source stay in the order of their commits.
+        self.slices.sort_by_key(|slice| (slice.object, slice.stamp.committed));
+        let mut writer = Writer { index: self.index, ground, errors: Errors::default(), run: Run::default() };
+        for group in self.slices.chunk_by(|a, b| a.object == b.object) {
+            let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
+            if direct || self.merge(group, &mut writer).is_err() {
+                writer.run = Run::default();
+                self.write_newest_first(group, &mut writer);
             }
-            for run in group.chunk_by(|a, b| a.end() == b.start) {
-                write_run(index, ground, run, &mut errors);
-            }
-            rest = others;
+            writer.flush(group);
         }
-        errors
+        writer.errors
     }
-}
 
-/// Whether pieces in order of their start touch the same byte.
-fn overlaps(group: &[Entry<'_>]) -> bool {
-    let mut end = 0;
-    group.iter().any(|entry| {
-        let overlap = entry.start < end;
-        end = end.max(entry.end());
-        overlap
-    })
-}
-
-fn write_run(index: ServerIndex, ground: &Ground<'_>, run: &[Entry<'_>], errors: &mut Errors) {
-    let Some(first) = run.first() else { return };
-    let pieces: Vec<Piece<'_>> = run.iter().map(|entry| entry.piece).collect();
-    let bytes: usize = pieces.iter().map(Piece::len).sum();
-    // As close to the system call as can be: a server that was stopped meanwhile must not write what is no longer there.
-    if !run.iter().all(|entry| entry.is_held(ground)) {
-        let text =
-            format!("server {index} was stopped for so long that records were given up before it took them");
-        return note(run, &Fault::new(Code::Lost, text), errors);
-    }
-    match ground.store.write(first.object, LocalOffset(first.start), &pieces) {
-        Ok(()) => ground.stats.staged(run.len() as u64, bytes as u64),
-        Err(error) => note(run, &store_fault(index, &error), errors),
-    }
-}
-
-/// Notes what a whole run met.
-fn note(run: &[Entry<'_>], fault: &Fault, errors: &mut Errors) {
-    for entry in run {
-        match entry.source {
-            Source::Message(number) => {
-                errors.messages.entry(number).or_insert_with(|| fault.clone());
+    /// Whether a record touches bytes of a direct write.
+    fn meets_intent(&self, group: &[Slice<'a>]) -> bool {
+        let mut direct = Covered::default();
+        for slice in group.iter().filter(|slice| slice.data.is_none()) {
+            for cut in &self.cuts[slice.cuts.clone()] {
+                direct.add(cut.local..cut.end(), |_| ());
             }
-            Source::Outbox(place) => {
-                if !errors.outboxes.iter().any(|(p, o, _)| (*p, *o) == (place, entry.object)) {
-                    errors.outboxes.push((place, entry.object, fault.clone()));
+        }
+        let records = group.iter().filter(|slice| slice.data.is_some());
+        records
+            .flat_map(|slice| &self.cuts[slice.cuts.clone()])
+            .any(|cut| direct.touches(cut.local..cut.end()))
+    }
+
+    /// Walks over all slices of an object at once. Fails at the first overlap; what was written by then is written again.
+    fn merge(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
+        let mut lanes = self.lanes(group);
+        let mut end = 0;
+        while let Some(best) = smallest(&lanes) {
+            let limit = lanes.iter().enumerate().filter(|(n, _)| *n != best).map(|(_, lane)| lane.next.local);
+            let limit = limit.min().unwrap_or(u64::MAX);
+            let lane = &mut lanes[best];
+            loop {
+                if lane.next.local < end {
+                    return Err(Overlap);
+                }
+                end = lane.next.end();
+                writer.push(group, lane.slice(), &lane.next);
+                if !lane.advance(group, &self.cuts) {
+                    lanes.swap_remove(best);
+                    break;
+                }
+                if limit <= lane.next.local {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Slices that follow each other in the object, as the records of one writer do, are one lane.
+    fn lanes(&self, group: &[Slice<'a>]) -> Vec<Lane> {
+        let mut lanes: Vec<Lane> = Vec::new();
+        for (number, slice) in group.iter().enumerate() {
+            let cuts = &self.cuts[slice.cuts.clone()];
+            let (Some(first), Some(last)) = (cuts.first(), cuts.last()) else { continue };
+            if slice.data.is_none() {
+                continue;
+            }
+            match lanes.iter_mut().find(|lane| lane.source == slice.stamp.source && lane.end <= first.local) {
+                Some(lane) => {
+                    lane.slices.push(number);
+                    lane.end = last.end();
+                }
+                None => lanes.push(Lane {
+                    source: slice.stamp.source,
+                    end: last.end(),
+                    slices: vec![number],
+                    at: 0,
+                    cut: slice.cuts.start,
+                    next: *first,
+                }),
+            }
+        }
+        lanes
+    }
+
+    /// Newest first, each byte once; bytes of direct writes count as written.
+    fn write_newest_first(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) {
+        let mut covered = Covered::default();
+        let mut left = Vec::new();
+        for (number, slice) in group.iter().enumerate().rev() {
+            for cut in &self.cuts[slice.cuts.clone()] {
+                covered.add(cut.local..cut.end(), |rest| left.push(sub_cut(cut, &rest)));
+            }
+            left.sort_unstable_by_key(|cut| cut.local);
+            for cut in left.drain(..) {
+                if slice.data.is_some() {
+                    writer.push(group, number, &cut);
                 }
             }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use pario_core::{Generation, InodeId};
-    use pario_store::memory::MemoryStore;
+/// Two slices of an object touch the same byte.
+struct Overlap;
 
-    use super::*;
+/// Slices of one source, one behind the other.
+struct Lane {
+    source: Source,
+    end: u64,
+    slices: Vec<usize>,
+    at: usize,
+    cut: usize,
+    next: Cut,
+}
 
-    fn object(inode: u64) -> ObjectId {
-        ObjectId { inode: InodeId(inode), generation: Generation(0) }
+impl Lane {
+    fn slice(&self) -> usize {
+        self.slices[self.at]
     }
 
-    fn stamp(committed: u64, outbox: usize) -> Stamp {
-        Stamp { committed: Nanos(committed), source: Source::Outbox(outbox), position: 0 }
-    }
-
-    fn contents(store: &dyn Store, inode: u64) -> Vec<u8> {
-        let mut bytes = vec![0; 64];
-        let count = store.read(object(inode), LocalOffset(0), &mut bytes).unwrap();
-        bytes.truncate(count);
-        bytes
-    }
-
-    #[test]
-    fn later_commits_win_where_pieces_overlap() {
-        let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
-        let mut batch = Batch::new(ServerIndex(0));
-        batch.add(object(1), LocalOffset(0), stamp(20, 0), Piece::from(&b"bbbb"[..]));
-        batch.add(object(1), LocalOffset(2), stamp(10, 1), Piece::from(&b"aaaa"[..]));
-        batch.add(object(2), LocalOffset(0), stamp(5, 1), Piece::from(&b"x"[..]));
-        let errors = batch.apply(&Ground { store: &store, stats: &stats, outboxes: None });
-        assert!(errors.outboxes.is_empty());
-        assert_eq!(contents(&store, 1), b"bbbbaa");
-        assert_eq!(contents(&store, 2), b"x");
-    }
-
-    #[test]
-    fn neighbours_become_one_write() {
-        let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
-        let mut batch = Batch::new(ServerIndex(0));
-        for (at, source) in [(4u64, 0), (0, 1), (8, 0)] {
-            batch.add(object(1), LocalOffset(at), stamp(at, source), Piece::from(&b"abcd"[..]));
+    #[inline]
+    fn advance(&mut self, group: &[Slice<'_>], cuts: &[Cut]) -> bool {
+        self.cut += 1;
+        if self.cut == group[self.slices[self.at]].cuts.end {
+            self.at += 1;
+            let Some(next) = self.slices.get(self.at) else { return false };
+            self.cut = group[*next].cuts.start;
         }
-        batch.apply(&Ground { store: &store, stats: &stats, outboxes: None });
-        assert_eq!(contents(&store, 1), b"abcdabcdabcd");
-        assert_eq!(stats.snapshot().staged_writes, 1);
-        assert_eq!(stats.snapshot().staged_pieces, 3);
+        self.next = cuts[self.cut];
+        true
     }
 }
+
+fn smallest(lanes: &[Lane]) -> Option<usize> {
+    (0..lanes.len()).min_by_key(|lane| lanes[*lane].next.local)
+}
+
+fn sub_cut(cut: &Cut, rest: &Range<u64>) -> Cut {
+    #[expect(clippy::cast_possible_truncation, reason = "inside a cut")]
+    let (skip, bytes) = ((rest.start - cut.local) as u32, (rest.end - rest.start) as u32);
+    Cut { local: rest.start, data_at: cut.data_at.saturating_add(skip), bytes }
+}
+
+/// Bytes of an object that are settled: disjoint ranges.
+#[derive(Default)]
+struct Covered(BTreeMap<u64, u64>);
+
+impl Covered {
+    /// Adds a range; `fresh` gets the parts that were not covered.
+    fn add(&mut self, range: Range<u64>, mut fresh: impl FnMut(Range<u64>)) {
+        let before = self.0.range(..range.start).next_back().filter(|(_, to)| range.start <= **to);
+        let first = before.map_or(range.start, |(from, _)| *from);
+        let touched: Vec<(u64, u64)> =
+            self.0.range(first..=range.end).map(|(from, to)| (*from, *to)).collect();
+        let (mut start, mut end, mut at) = (range.start, range.end, range.start);
+        for (from, to) in touched {
+            self.0.remove(&from);
+            if at < from {
+                fresh(at..from);
+            }
+            (start, end, at) = (start.min(from), end.max(to), at.max(to));
+        }
+        if at < range.end {
+            fresh(at..range.end);
+        }
+        self.0.insert(start, end);
+    }
+
+    fn touches(&self, range: Range<u64>) -> bool {
+        self.0.range(..range.end).next_back().is_some_and(|(_, to)| range.start < *to)
+    }
+}
+
+/// Pieces that follow each other in an object.
+#[derive(Default)]
+struct Run<'a> {
+    start: u64,
+    end: u64,
+    pieces: Vec<Piece<'a>>,
+    /// Slices that they come from.
+    slices: Vec<usize>,
+}
+
+/// Puts pieces together and writes them.
+struct Writer<'a, 'g> {
+    index: ServerIndex,
+    ground: &'g Ground<'g>,
+    errors: Errors,
+    run: Run<'a>,
+}
+
+impl<'a> Writer<'a, '_> {
+    #[inline]
+    fn push(&mut self, group: &[Slice<'a>], number: usize, cut: &Cut) {
+        let Some(data) = group[number].data else { return };
+        if self.run.end != cut.local || self.run.pieces.len() == PIECES_PER_CALL_MAX {
+            self.flush(group);
+            self.run.start = cut.local;
+        }
+        self.run.pieces.push(data.part(cut.data_at as usize, cut.bytes as usize));
+        if self.run.slices.last() != Some(&number) && !self.run.slices.contains(&number) {
+            self.run.slices.push(number);
+        }
+        self.run.end = cut.end();
+    }
+
+    fn flush(&mut self, group: &[Slice<'a>]) {
+        if self.run.pieces.is_empty() {
+            return;
+        }
+        let slices = self.run.slices.iter().map(|number| &group[*number]);
+        // As close to the system call as can be: a server that was stopped meanwhile must not write what is no longer there.
+        let held = slices.clone().all(|slice| is_held(&slice.stamp, self.ground));
+        let written = if held { self.write(group) } else { Err(stopped_too_long(self.index)) };
+        match written {
+            Ok(()) => {
+                let bytes = self.run.end - self.run.start;
+                self.ground.stats.staged(self.run.pieces.len() as u64, bytes);
+            }
+            Err(fault) => slices.for_each(|slice| note(slice, &fault, &mut self.errors)),
+        }
+        self.run.pieces.clear();
+        self.run.slices.clear();
+    }
+
+    fn write(&self, group: &[Slice<'a>]) -> Result<(), Fault> {
+        let object = group[self.run.slices[0]].object;
+        let written = self.ground.store.write(object, LocalOffset(self.run.start), &self.run.pieces);
+        written.map_err(|error| store_fault(self.index, &error))
+    }
+}
+
+fn is_held(stamp: &Stamp, ground: &Ground<'_>) -> bool {
+    match (stamp.source, ground.outboxes) {
+        (Source::Outbox(place), Some(outboxes)) => outboxes.still_holds(place, stamp.position),
+        (Source::Message(_), _) | (Source::Outbox(_), None) => true,
+    }
+}
+
+fn stopped_too_long(index: ServerIndex) -> Fault {
+    let text =
+        format!("server {index} was stopped for so long that records were given up before it took them");
+    Fault::new(Code::Lost, text)
+}
+
+/// Notes what a slice met.
+fn note(slice: &Slice<'_>, fault: &Fault, errors: &mut Errors) {
+    match slice.stamp.source {
+        Source::Message(number) => {
+            errors.messages.entry(number).or_insert_with(|| fault.clone());
+        }
+        Source::Outbox(place) => {
+            if !errors.outboxes.iter().any(|(p, o, _)| (*p, *o) == (place, slice.object)) {
+                errors.outboxes.push((place, slice.object, fault.clone()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "batch_tests.rs"]
+mod tests;

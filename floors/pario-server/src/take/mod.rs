@@ -5,26 +5,36 @@
 
 mod batch;
 mod outboxes;
+mod patience;
+mod scan;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
-use pario_core::{Clock, Code, Fault, InodeId, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
+use pario_core::{Clock, Code, Fault, InodeId, Layout, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
 use pario_net::buffers;
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
+use pario_sys::piece::Piece;
+use pario_view::View;
 
-use self::batch::{Batch, Ground};
+use self::batch::{Batch, Errors, Ground, Packing, Source, Stamp, Streamed};
 use self::outboxes::Outboxes;
+use self::patience::{Choice, Mood, Patience};
+use self::scan::Scan;
 use crate::stats::ServerStats;
+use crate::views::Views;
 
 /// Longest sleep while outboxes are attached: what was committed below the wake threshold is taken then.
 const NAP_SHORT: Duration = Duration::from_millis(50);
 /// Sleep when nothing was found for a while.
 const NAP_LONG: Duration = Duration::from_secs(1);
+/// How soon a direct write that holds up an older record is looked at again.
+const DIRECT_LOOK_NS: u64 = 500_000;
 /// Naps without finding anything before they become long.
 const NAPS_SHORT: u32 = 20;
 
@@ -41,6 +51,10 @@ pub(crate) enum Task {
     Drain { session: SessionId, done: Done<()> },
     /// A write that came as a message.
     Write { write: ByValue, done: Done<()> },
+    /// A session makes a view known.
+    DefineView { session: SessionId, view: u32, bytes: Vec<u8>, done: Done<()> },
+    /// A session will not use a view again.
+    ForgetView { session: SessionId, view: u32, done: Done<()> },
     /// Errors kept for a session's file.
     Errors { session: SessionId, inode: InodeId, done: Done<Vec<Fault>> },
     /// Take everything, then end.
@@ -50,8 +64,16 @@ pub(crate) enum Task {
 /// A write that came as a message, with its bytes.
 pub(crate) struct ByValue {
     pub(crate) object: ObjectId,
-    pub(crate) at: LocalOffset,
+    pub(crate) to: Target,
     pub(crate) data: Vec<u8>,
+}
+
+/// Where the bytes of a message go.
+pub(crate) enum Target {
+    /// To one place of the object.
+    Bytes(LocalOffset),
+    /// By a view; the bytes are this server's part of a range of its stream.
+    Stream { view: Option<Arc<View>>, layout: Layout, stream: Range<u64> },
 }
 
 /// What the taking thread tells the service unasked.
@@ -62,6 +84,7 @@ pub(crate) type LieHandler = Box<dyn Fn(SessionId, String) + Send>;
 pub(crate) struct Taker {
     tasks: Sender<Task>,
     doorbell: Arc<Doorbell>,
+    views: Views,
 }
 
 impl Taker {
@@ -74,12 +97,15 @@ impl Taker {
         on_end: Box<dyn Fn() + Send>,
     ) -> std::io::Result<Taker> {
         let (tasks, inbox) = crossbeam_channel::unbounded();
-        let doorbell = Arc::new(Doorbell::new()?);
+        let (doorbell, views) = (Arc::new(Doorbell::new()?), Views::default());
         let worker = Worker {
             index,
             store,
             stats,
             on_lie,
+            views: views.clone(),
+            patience: Patience::default(),
+            wait_until: None,
             inbox,
             doorbell: Arc::clone(&doorbell),
             outboxes: Outboxes::default(),
@@ -92,7 +118,7 @@ impl Taker {
             let _alarm = Alarm(on_end);
             worker.run();
         })?;
-        Ok(Taker { tasks, doorbell })
+        Ok(Taker { tasks, doorbell, views })
     }
 
     /// Hands over a task; the channel is bounded by the requests that clients may have in flight.
@@ -101,6 +127,11 @@ impl Taker {
         if self.tasks.send(task).is_ok() {
             let _ = self.doorbell.ring();
         }
+    }
+
+    /// Views that clients have made known.
+    pub(crate) fn views(&self) -> &Views {
+        &self.views
     }
 
     /// What clients ring.
@@ -135,6 +166,10 @@ struct Worker {
     inbox: Receiver<Task>,
     doorbell: Arc<Doorbell>,
     outboxes: Outboxes,
+    views: Views,
+    patience: Patience,
+    /// Records are left alone until then, unless something new comes.
+    wait_until: Option<Nanos>,
     writes: Vec<(ByValue, Done<()>, Nanos)>,
     drains: Vec<Drain>,
     stop: Option<Done<()>>,
@@ -176,10 +211,20 @@ impl Worker {
         match task {
             Task::Attach { session, outbox, cursor, from, done } => {
                 self.outboxes.attach(session, outbox, cursor, from);
+                self.patience.forget_places();
                 self.outboxes.grant(self.store.as_ref());
                 done(Ok(()));
             }
-            Task::Detach { session } => self.outboxes.leave(session),
+            Task::Detach { session } => {
+                if !self.outboxes.leave(session) {
+                    self.views.end(session);
+                }
+            }
+            Task::DefineView { session, view, bytes, done } => done(self.views.define(session, view, &bytes)),
+            Task::ForgetView { session, view, done } => {
+                self.views.forget(session, view);
+                done(Ok(()));
+            }
             Task::Drain { session, done } => match self.outboxes.tail(session) {
                 Some(position) => self.drains.push(Drain { session, position, done }),
                 None => done(Ok(())),
@@ -196,38 +241,73 @@ impl Worker {
     /// Takes what is there. Only records committed before the round began: then every record that had been committed before
     /// one of them is among them, whichever outbox it is in, and the order of commits is the order in the store.
     fn round(&mut self) -> bool {
-        let began = self.clock.now();
+        self.outboxes.begin_round();
+        let scan = self.outboxes.scan(&self.views);
+        let before = self.before(&scan);
         let writes = std::mem::take(&mut self.writes);
         let mut batch = Batch::new(self.index);
-        for (write, _, arrived) in &writes {
-            batch.add_message(write, *arrived);
+        let mut refused: Vec<usize> = Vec::new();
+        for (number, (write, _, arrived)) in writes.iter().enumerate() {
+            if !add_message(&mut batch, write, number, *arrived) {
+                refused.push(number);
+            }
         }
-        let reached = self.outboxes.collect(began, &mut batch);
+        let mut positions = self.outboxes.positions();
+        scan.fill(&self.outboxes, before, &mut batch, &mut positions);
         let found = !batch.is_empty();
         let ground =
             Ground { store: self.store.as_ref(), stats: &self.stats, outboxes: Some(&self.outboxes) };
         let errors = batch.apply(&ground);
         drop(batch);
-        for (number, (write, done, _)) in writes.into_iter().enumerate() {
-            match errors.of_message(number) {
-                Some(error) => done(Err(error.clone().at(format!(
-                    "writing {} bytes of object {}",
-                    write.data.len(),
-                    write.object
-                )))),
-                None => done(Ok(())),
-            }
-            buffers::give_back(write.data);
+        self.outboxes.end_round();
+        self.answer_messages(writes, &errors, &refused);
+        for session in self.outboxes.settle(&positions, &errors, &self.stats) {
+            self.views.end(session);
+            self.patience.forget_places();
         }
-        self.outboxes.settle(&reached, &errors, &self.stats);
-        for (session, what) in reached.lies {
+        for (session, what) in scan.lies {
             self.outboxes.shut_out(session);
+            self.views.end(session);
+            self.patience.forget_places();
             (self.on_lie)(session, what);
         }
         if found {
             self.outboxes.grant(self.store.as_ref());
         }
         found
+    }
+
+    /// The moment up to which this round takes.
+    fn before(&mut self, scan: &Scan) -> Nanos {
+        let (waits, full) = self.outboxes.pressure();
+        // A message must not overtake records that were committed before it came.
+        let urgent = waits || !self.drains.is_empty() || self.stop.is_some() || !self.writes.is_empty();
+        let choice = self.patience.choose(&scan.due(), Mood { now: self.clock.now(), urgent, full });
+        let before = match choice {
+            Choice::Take { before } => before,
+            Choice::Wait { .. } => Nanos(0),
+        };
+        let held_up = scan.held_up(&self.outboxes);
+        self.wait_until = match (choice, held_up) {
+            (Choice::Wait { until }, _) => Some(until),
+            (Choice::Take { .. }, Some(_)) => Some(Nanos(self.clock.now().0 + DIRECT_LOOK_NS)),
+            (Choice::Take { .. }, None) => None,
+        };
+        held_up.map_or(before, |held_up| before.min(held_up))
+    }
+
+    fn answer_messages(&self, writes: Vec<(ByValue, Done<()>, Nanos)>, errors: &Errors, refused: &[usize]) {
+        for (number, (write, done, _)) in writes.into_iter().enumerate() {
+            let what = format!("writing {} bytes of object {}", write.data.len(), write.object);
+            match errors.of_message(number) {
+                _ if refused.contains(&number) => {
+                    done(Err(Fault::new(Code::Protocol, format!("{what}: not what the view asks for"))));
+                }
+                Some(error) => done(Err(error.clone().at(what))),
+                None => done(Ok(())),
+            }
+            buffers::give_back(write.data);
+        }
     }
 
     fn finish_drains(&mut self) {
@@ -243,12 +323,14 @@ impl Worker {
     /// Sleeps until a client or the service rings, or a nap is over. Says so first, then looks a last time.
     fn sleep(&mut self, idle_naps: u32) {
         self.outboxes.set_asleep(true);
-        let busy = !self.drains.is_empty() || self.stop.is_some();
-        if self.inbox.is_empty() && !busy && !self.outboxes.wants_service() {
-            let limit = match (self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
-                (true, _) => None,
-                (false, true) => Some(NAP_SHORT),
-                (false, false) => Some(NAP_LONG),
+        let busy = self.wait_until.is_none() && (!self.drains.is_empty() || self.stop.is_some());
+        let waits = self.wait_until.is_some() && !self.outboxes.pressure().0;
+        if self.inbox.is_empty() && !busy && (waits || !self.outboxes.wants_service()) {
+            let limit = match (self.wait_until, self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
+                (Some(until), _, _) => Some(until.since(self.clock.now())),
+                (None, true, _) => None,
+                (None, false, true) => Some(NAP_SHORT),
+                (None, false, false) => Some(NAP_LONG),
             };
             if let Err(error) = self.doorbell.wait(limit) {
                 tracing::warn!(%error, "the taking thread cannot wait for its doorbell");
@@ -257,6 +339,21 @@ impl Worker {
         // Rung or not, the next round looks everywhere.
         let _ = self.doorbell.take();
         self.outboxes.set_asleep(false);
+    }
+}
+
+fn add_message<'a>(batch: &mut Batch<'a>, write: &'a ByValue, number: usize, arrived: Nanos) -> bool {
+    let stamp = Stamp { committed: arrived, source: Source::Message(number), position: 0 };
+    let data = Piece::from(write.data.as_slice());
+    match &write.to {
+        Target::Bytes(at) => {
+            batch.add_bytes(write.object, *at, stamp, data);
+            true
+        }
+        Target::Stream { view, layout, stream } => {
+            let streamed = Streamed { view: view.as_deref(), layout: *layout, stream: stream.clone() };
+            batch.add_stream(write.object, stamp, &streamed, (Packing::Part, data))
+        }
     }
 }
 

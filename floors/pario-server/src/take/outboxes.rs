@@ -7,39 +7,32 @@ use std::collections::HashMap;
 
 use pario_core::limits::WAKE_BYTES;
 use pario_core::{Clock, Fault, InodeId, Nanos, SessionId};
-use pario_net::outbox::{CursorPage, OutboxError, OutboxReader, RECORD_ALIGN, RecordKind};
+use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 
-use super::batch::{Batch, Errors, Source, Stamp};
+use super::batch::Errors;
+use super::scan::Scan;
 use crate::stats::ServerStats;
+use crate::views::Views;
 
 /// Errors kept per session until it asks.
 const ERRORS_KEPT: usize = 64;
-/// Records taken per outbox and round.
-const RECORDS_MAX: usize = 16 << 10;
 /// Room beside the outboxes themselves that must be free for writing behind.
 const SPARE_BYTES: u64 = 4 << 20;
 
-struct Attached {
-    session: SessionId,
-    outbox: OutboxReader,
+pub(super) struct Attached {
+    pub(super) session: SessionId,
+    pub(super) outbox: OutboxReader,
     cursor: CursorPage,
-    taken: u64,
+    pub(super) taken: u64,
     /// Reached in this round, to be published at its end.
     next: u64,
-    last_commit: Nanos,
-    leaving: bool,
+    pub(super) last_commit: Nanos,
+    pub(super) leaving: bool,
     /// Where it stood when the server was told to stop.
     stop_at: u64,
     errors: HashMap<InodeId, Fault>,
-}
-
-/// How far one round came, outbox by outbox, and whose outbox lied.
-#[derive(Default)]
-pub(super) struct Reached {
-    positions: Vec<(u64, Nanos)>,
-    pub(super) lies: Vec<(SessionId, String)>,
 }
 
 /// All of them.
@@ -76,11 +69,13 @@ impl Outboxes {
         });
     }
 
-    /// The session is gone: forget it once everything is taken.
-    pub(super) fn leave(&mut self, session: SessionId) {
+    /// The session is gone: forget it once everything is taken. False if it has no outbox here.
+    pub(super) fn leave(&mut self, session: SessionId) -> bool {
+        let mut known = false;
         for attached in self.attached.iter_mut().filter(|attached| attached.session == session) {
-            attached.leaving = true;
+            (attached.leaving, known) = (true, true);
         }
+        known
     }
 
     pub(super) fn shut_out(&mut self, session: SessionId) {
@@ -101,25 +96,52 @@ impl Outboxes {
         attached.and_then(|attached| attached.errors.remove(&inode)).into_iter().collect()
     }
 
-    /// Adds to the batch what was committed before `began`, and before any record that is too many for this round.
-    pub(super) fn collect<'a>(&'a self, began: Nanos, batch: &mut Batch<'a>) -> Reached {
-        let mut reached = Reached::default();
-        let left: Vec<Option<Nanos>> = self.attached.iter().map(Attached::first_left).collect();
+    /// What is there to take, of all outboxes, in the order of commits; and whose outbox lies.
+    pub(super) fn scan(&self, views: &Views) -> Scan {
+        let mut scan = Scan::new(MonotonicClock.now());
         for (place, attached) in self.attached.iter().enumerate() {
-            let stayed = (attached.taken, attached.last_commit);
-            let others = left.iter().enumerate().filter(|(other, _)| *other != place);
-            let before = others.filter_map(|(_, left)| *left).fold(began, Nanos::min);
-            reached.positions.push(collect_one(attached, place, before, batch).unwrap_or_else(|error| {
-                reached.lies.push((attached.session, error.to_string()));
-                stayed
-            }));
+            if let Err(error) = scan.look(place, attached, views) {
+                scan.lies.push((attached.session, error.to_string()));
+                scan.records.retain(|record| record.place != place);
+            }
         }
-        reached
+        scan.sort();
+        scan
     }
 
-    /// Keeps errors and moves the cursors.
-    pub(super) fn settle(&mut self, reached: &Reached, errors: &Errors, stats: &ServerStats) {
-        for (attached, (next, last)) in self.attached.iter_mut().zip(&reached.positions) {
+    pub(super) fn at(&self, place: usize) -> &Attached {
+        &self.attached[place]
+    }
+
+    /// Where every outbox stands.
+    pub(super) fn positions(&self) -> Vec<(u64, Nanos)> {
+        self.attached.iter().map(|attached| (attached.taken, attached.last_commit)).collect()
+    }
+
+    /// A round begins: direct writes that are announced from now on may not be seen by it.
+    pub(super) fn begin_round(&self) {
+        self.attached.iter().for_each(|attached| attached.cursor.begin_round());
+    }
+
+    pub(super) fn end_round(&self) {
+        self.attached.iter().for_each(|attached| attached.cursor.end_round());
+    }
+
+    /// Whether somebody waits for records to be taken, and whether somebody waits for room.
+    pub(super) fn pressure(&self) -> (bool, bool) {
+        let behind = || self.attached.iter().filter(|attached| 0 < attached.pending());
+        let urgent = behind().any(|attached| attached.leaving || attached.outbox.is_urgent());
+        (urgent, behind().any(|attached| attached.outbox.wants_room()))
+    }
+
+    /// Keeps errors and moves the cursors. Returns the sessions that are over.
+    pub(super) fn settle(
+        &mut self,
+        positions: &[(u64, Nanos)],
+        errors: &Errors,
+        stats: &ServerStats,
+    ) -> Vec<SessionId> {
+        for (attached, (next, last)) in self.attached.iter_mut().zip(positions) {
             (attached.next, attached.last_commit) = (*next, *last);
         }
         for (place, object, fault) in &errors.outboxes {
@@ -136,7 +158,11 @@ impl Outboxes {
             attached.taken = attached.next;
             attached.cursor.move_to(attached.taken, &attached.outbox);
         }
-        self.attached.retain(|attached| !attached.leaving || attached.pending() != 0);
+        let over = |attached: &Attached| attached.leaving && attached.pending() == 0;
+        let ended = self.attached.iter().filter(|attached| over(attached)).map(|attached| attached.session);
+        let ended: Vec<SessionId> = ended.collect();
+        self.attached.retain(|attached| !over(attached));
+        ended
     }
 
     /// Whether the memory that a piece of a round points to still holds its record. It does not when this server was stopped for
@@ -187,60 +213,4 @@ impl Attached {
         // An outbox that lies is found out at the next look at its records.
         self.outbox.tail(self.taken).map_or(1, |tail| tail - self.taken)
     }
-
-    /// When the first record was committed that is too many for a round: nothing newer may be taken before it.
-    fn first_left(&self) -> Option<Nanos> {
-        let tail = self.outbox.tail(self.taken).ok()?;
-        if tail - self.taken <= RECORDS_MAX as u64 * RECORD_ALIGN {
-            return None;
-        }
-        let (mut position, mut count) = (self.taken, 0);
-        while position < tail {
-            let head = self.outbox.record(position, tail).ok()?.head;
-            if count == RECORDS_MAX {
-                return Some(head.committed);
-            }
-            position += head.span();
-            count += 1;
-        }
-        None
-    }
-}
-
-fn collect_one<'a>(
-    attached: &'a Attached,
-    place: usize,
-    before: Nanos,
-    batch: &mut Batch<'a>,
-) -> Result<(u64, Nanos), OutboxError> {
-    let span = attached.outbox.span(attached.taken)?;
-    let tail = span.end;
-    let (mut position, mut last) = (span.start, attached.last_commit);
-    for _ in 0..RECORDS_MAX {
-        if tail <= position {
-            break;
-        }
-        let record = attached.outbox.record(position, tail)?;
-        let head = record.head;
-        if before <= head.committed {
-            // It would never be taken, and those behind it neither.
-            if MonotonicClock.now() < head.committed {
-                return Err(OutboxError::Lie { what: "a record from the future", position });
-            }
-            break;
-        }
-        if head.kind == RecordKind::Data {
-            let range = head.offset..head.offset + u64::from(head.data_bytes);
-            let stamp = Stamp { committed: head.committed, source: Source::Outbox(place), position };
-            for piece in head.layout.pieces_on(batch.index(), range) {
-                #[expect(clippy::cast_possible_truncation, reason = "inside a record of at most a mebibyte")]
-                let (start, bytes) = ((piece.file_offset - head.offset) as usize, piece.bytes as usize);
-                let data = attached.outbox.data(&record, start, bytes);
-                batch.add(head.object, piece.local, stamp, data);
-            }
-        }
-        position += head.span();
-        last = last.max(head.committed);
-    }
-    Ok((position, last))
 }

@@ -6,10 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pario_core::{Code, Fault, FileAttr, Layout, ServerIndex};
 use pario_net::message::{At, NameReply, NameRequest, Phase, Reply, Request};
+use pario_view::View;
 
+use super::memory::Source;
 use super::mount::odd;
 use super::open_file::OpenFile;
 use super::pending::Pending;
+use super::stream_write::Place;
+use super::views::NumberedView;
 use crate::error::Result;
 
 /// Gathered writes up to this size are one record or one message.
@@ -131,6 +135,30 @@ impl File {
         self.inner.file.mount.start_call(work)
     }
 
+    /// Gives a view its number in this mount.
+    pub(crate) fn number_view(&self, view: View) -> Result<Arc<NumberedView>> {
+        Ok(self.inner.file.mount.number_view(view)?)
+    }
+
+    /// Writes to a range of a stream.
+    pub(crate) fn write_stream(&self, place: &Place, source: &Source<'_>) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.check_writable()?;
+        Ok(self.inner.file.write_stream(place, source, &self.inner.heard)?)
+    }
+
+    /// Reads a range of a stream; returns how many bytes there were before the file's end.
+    pub(crate) fn read_stream(&self, place: &Place, target: &mut [u8]) -> Result<usize> {
+        self.inner.check_open()?;
+        self.inner.check_readable()?;
+        Ok(self.inner.file.read_stream(place, target)?)
+    }
+
+    /// Says with which server this process begins.
+    pub(crate) fn set_turn(&self, turn: usize) {
+        self.inner.file.set_turn(turn);
+    }
+
     /// Whether the handle may write.
     pub(crate) fn is_writable(&self) -> bool {
         self.inner.write
@@ -222,14 +250,15 @@ impl Handle {
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         self.check_open()?;
-        if !self.read {
-            return Err(Fault::new(
-                Code::Closed,
-                format!("{} is open for writing only", self.file.describe()),
-            )
-            .into());
-        }
+        self.check_readable()?;
         Ok(self.file.read(offset, target)?)
+    }
+
+    fn check_readable(&self) -> Result<()> {
+        if self.read {
+            return Ok(());
+        }
+        Err(Fault::new(Code::Closed, format!("{} is open for writing only", self.file.describe())).into())
     }
 
     fn check_open(&self) -> Result<()> {

@@ -100,6 +100,14 @@ pub struct Counts {
     pub leases: u64,
     /// Leases given back because they were recalled.
     pub recalls: u64,
+    /// Views told to servers.
+    pub views: u64,
+    /// Bytes of them.
+    pub view_bytes: u64,
+    /// Reads of small pieces through a mapping.
+    pub mapped_reads: u64,
+    /// Bytes of them.
+    pub mapped_read_bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -113,6 +121,10 @@ pub(crate) struct Counters {
     pub(crate) direct_read_bytes: AtomicU64,
     pub(crate) leases: AtomicU64,
     pub(crate) recalls: AtomicU64,
+    pub(crate) views: AtomicU64,
+    pub(crate) view_bytes: AtomicU64,
+    pub(crate) mapped_reads: AtomicU64,
+    pub(crate) mapped_read_bytes: AtomicU64,
 }
 
 /// One server as the client sees it.
@@ -136,6 +148,9 @@ pub struct Mount {
     told: AtomicU64,
     pub(super) minding: AtomicBool,
     links: Vec<Mutex<Link>>,
+    /// How often each server was connected to.
+    lives: Vec<AtomicU64>,
+    pub(super) views: super::views::Views,
     outbox: OnceLock<Arc<Outbox>>,
     making_outbox: Mutex<()>,
     /// Changes when the manager's connection is lost: leases of an older epoch are void.
@@ -165,7 +180,7 @@ impl Mount {
     /// Mounts; nothing is sent before something is wanted.
     #[must_use]
     pub fn new(spec: MountSpec) -> Arc<Mount> {
-        let links = (0..spec.servers).map(|_| Mutex::default()).collect();
+        let links: Vec<Mutex<Link>> = (0..spec.servers).map(|_| Mutex::default()).collect();
         Arc::new(Mount {
             way: Mutex::new(spec.way.clone()),
             spec,
@@ -174,6 +189,8 @@ impl Mount {
             numbers: AtomicU64::new(1),
             told: AtomicU64::new(1),
             minding: AtomicBool::new(false),
+            lives: links.iter().map(|_| AtomicU64::new(0)).collect(),
+            views: super::views::Views::default(),
             links,
             outbox: OnceLock::new(),
             making_outbox: Mutex::new(()),
@@ -217,6 +234,10 @@ impl Mount {
             direct_read_bytes: load(&c.direct_read_bytes),
             leases: load(&c.leases),
             recalls: load(&c.recalls),
+            views: load(&c.views),
+            view_bytes: load(&c.view_bytes),
+            mapped_reads: load(&c.mapped_reads),
+            mapped_read_bytes: load(&c.mapped_read_bytes),
         }
     }
 
@@ -348,7 +369,7 @@ impl Mount {
         Ok(wished.clamp(TRANSFER_BYTES_MIN, FRAME_DATA_BYTES_MAX))
     }
 
-    fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -448,8 +469,14 @@ impl Mount {
             link.volatile_losses += 1;
         }
         link.incarnation = welcome.incarnation.0;
+        self.lives[server.at()].fetch_add(1, Ordering::AcqRel);
         link.connection = Some(Arc::clone(&connection));
         Ok(connection)
+    }
+
+    /// Names the current connection to a server; another one has another number.
+    pub(super) fn life(&self, server: ServerIndex) -> u64 {
+        self.lives.get(server.at()).map_or(0, |life| life.load(Ordering::Acquire))
     }
 
     /// How often a server with a store that dies with it was replaced by a new life.
@@ -581,6 +608,7 @@ impl Mount {
         connection: &Connection,
     ) -> Result<Arc<Cursor>, Fault> {
         let attached = outbox.attach(server, |from| {
+            self.retell_views(server, connection, from)?;
             let descriptor = std::os::fd::AsFd::as_fd(outbox.descriptor());
             self.counters.messages.fetch_add(1, Ordering::Relaxed);
             let ticket =

@@ -14,6 +14,7 @@ use super::lease::LeaseState;
 use super::mount::{Mount, odd};
 use super::read::Ahead;
 use super::records::Records;
+use super::stream_read::{StreamAhead, Window};
 
 /// See the module.
 pub(crate) struct OpenFile {
@@ -31,6 +32,10 @@ pub(crate) struct OpenFile {
     pub(super) faults: Mutex<Faults>,
     pub(super) ahead: Mutex<Ahead>,
     objects: Mutex<Vec<Object>>,
+    pub(super) stream_ahead: Mutex<Option<StreamAhead>>,
+    /// Where the last read of a stream by message ended.
+    pub(super) last_stream_end: AtomicU64,
+    turn: AtomicUsize,
     handles: AtomicUsize,
 }
 
@@ -40,6 +45,8 @@ struct Object {
     generation: Generation,
     descriptor: Option<Arc<OwnedFd>>,
     writable: bool,
+    /// The object as memory, made when small pieces are read.
+    window: Option<Arc<Window>>,
     /// Under this lease the object is known not to exist.
     absent_under: u64,
 }
@@ -72,6 +79,7 @@ impl OpenFile {
             return None;
         }
         let servers = usize::from(attr.layout.total());
+        let turn = usize::try_from(mount.session().0 >> 32).unwrap_or(0);
         let file = Arc::new(OpenFile {
             mount: Arc::clone(mount),
             inode: attr.inode,
@@ -85,6 +93,9 @@ impl OpenFile {
             faults: Mutex::default(),
             ahead: Mutex::default(),
             objects: Mutex::new((0..servers).map(|_| Object::default()).collect()),
+            stream_ahead: Mutex::default(),
+            last_stream_end: AtomicU64::new(0),
+            turn: AtomicUsize::new(turn),
             handles: AtomicUsize::new(1),
         });
         files.insert(attr.inode, Arc::downgrade(&file));
@@ -102,6 +113,39 @@ impl OpenFile {
     /// One handle less. True for the last: the caller closes the file.
     pub(super) fn drop_handle(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The servers that the file lies on, each process beginning with another one, so that not all turn to the same at once.
+    pub(super) fn servers_in_turn(&self) -> impl Iterator<Item = ServerIndex> + use<> {
+        let servers: Vec<ServerIndex> = self.layout.servers().collect();
+        let count = servers.len();
+        let first = self.turn.load(Ordering::Relaxed) % count;
+        (0..count).map(move |n| servers[(first + n) % count])
+    }
+
+    /// Says with which server this process begins: members of a group count up.
+    pub(super) fn set_turn(&self, turn: usize) {
+        self.turn.store(turn, Ordering::Relaxed);
+    }
+
+    /// A lent object as memory, at least `bytes` long if it has so many.
+    pub(super) fn map(
+        &self,
+        server: ServerIndex,
+        descriptor: &Arc<OwnedFd>,
+        bytes: u64,
+    ) -> std::io::Result<Arc<Window>> {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &mut objects[server.at()];
+        let same = object.descriptor.as_ref().is_some_and(|known| Arc::ptr_eq(known, descriptor));
+        if let Some(window) = object.window.as_ref().filter(|window| same && bytes <= window.len()) {
+            return Ok(Arc::clone(window));
+        }
+        let window = Arc::new(Window::of(descriptor)?);
+        if same {
+            object.window = Some(Arc::clone(&window));
+        }
+        Ok(window)
     }
 
     pub(super) fn describe(&self) -> String {
@@ -170,7 +214,7 @@ impl OpenFile {
                     generation,
                     descriptor: Some(Arc::clone(&descriptor)),
                     writable: write,
-                    absent_under: 0,
+                    ..Object::default()
                 };
                 Ok(Loan::Descriptor(descriptor))
             }

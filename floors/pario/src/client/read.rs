@@ -52,7 +52,7 @@ impl OpenFile {
 
     /// The file's length; in the mixed phase others may have made it longer, so the manager is asked when it matters.
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    fn size_for(&self, access: &Access<'_>, end: u64) -> Result<u64, Fault> {
+    pub(super) fn size_for(&self, access: &Access<'_>, end: u64) -> Result<u64, Fault> {
         let known = self.size.load(Ordering::Acquire);
         if access.phase != (Phase::Mixed {}) || end <= known {
             return Ok(known);
@@ -69,6 +69,7 @@ impl OpenFile {
 
     /// Forgets what was asked for ahead: it may not be what is there any more.
     pub(super) fn discard_ahead(&self) {
+        self.discard_stream_ahead();
         let mut ahead = self.ahead();
         if ahead.started.is_empty() {
             return;

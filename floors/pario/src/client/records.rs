@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use pario_core::{Fault, ServerIndex};
+use pario_net::outbox::Concern;
 
 use super::open_file::OpenFile;
 
@@ -41,6 +42,13 @@ impl Records {
             errors: vec![(0, 0); servers],
         }
     }
+
+    fn add_span(&mut self, range: &Range<u64>) {
+        self.span = Some(match self.span.take() {
+            Some(span) => span.start.min(range.start)..span.end.max(range.end),
+            None => range.clone(),
+        });
+    }
 }
 
 impl OpenFile {
@@ -52,10 +60,17 @@ impl OpenFile {
             let end = &mut records.ends[piece.server.at()];
             *end = position.max(*end);
         }
-        records.span = Some(match records.span.take() {
-            Some(span) => span.start.min(range.start)..span.end.max(range.end),
-            None => range,
-        });
+        records.add_span(&range);
+    }
+
+    /// Takes note of a record of a stream, which lies inside `span` and concerns some servers.
+    pub(super) fn note_stream(&self, span: &Range<u64>, concerns: &[Concern], position: u64) {
+        let mut records = self.records();
+        for concern in concerns {
+            let end = &mut records.ends[concern.server.at()];
+            *end = position.max(*end);
+        }
+        records.add_span(span);
     }
 
     /// Takes note that a server has bytes of ours that are not synced. Called before they are written.

@@ -2,7 +2,7 @@
 //!
 //! | way | when | costs |
 //! |---|---|---|
-//! | direct | exclusive lease, same node, a large part of a block, none of our own records pending there | one copy, one system call |
+//! | direct | exclusive or write phase (there with an intent), same node, a large part of a block, none of our own records pending there | one copy, one system call |
 //! | record | same node | two copies, no system call |
 //! | message | another node, or a store that is reached by message only | the network |
 //!
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
 use pario_net::message::{Phase, Request, Want};
-use pario_net::outbox::RecordMeta;
+use pario_net::outbox::{Intent, Outbox, RecordMeta};
 use pario_sys::piece::write_pieces_at;
 
 use super::lease::Access;
@@ -74,7 +74,8 @@ struct Write<'a> {
 impl Write<'_> {
     fn run(&self) -> Result<(), Fault> {
         let range = self.offset..self.offset + self.data.len() as u64;
-        let direct_allowed = self.access.phase == (Phase::Exclusive {}) && !self.file.is_pending(&range);
+        let allowed = matches!(self.access.phase, Phase::Exclusive {} | Phase::Write {});
+        let direct_allowed = allowed && !self.file.is_pending(&range);
         let mut record: Option<Range<u64>> = None;
         let mut messages = false;
         for piece in self.parts(range.clone()) {
@@ -130,6 +131,14 @@ impl Write<'_> {
         let loan = self.file.loan(piece.server, self.access.generation, self.access.number, true)?;
         let Loan::Descriptor(descriptor) = loan else { return self.commit(part) };
         self.file.note_unsynced(piece.server);
+        let outbox = self.file.mount.outbox()?;
+        let mut intent = None;
+        if self.access.phase == (Phase::Write {}) {
+            match self.announce(&outbox, piece)? {
+                Some(announced) => intent = Some(announced),
+                None => return self.commit(part),
+            }
+        }
         write_pieces_at(descriptor.as_fd(), &[self.bytes(&part).into()], piece.local.0).map_err(|error| {
             let doing = format!(
                 "{}: bytes {}..{} on server {}",
@@ -140,10 +149,30 @@ impl Write<'_> {
             );
             Fault::from_io(&error, doing)
         })?;
+        if let Some(intent) = intent {
+            intent.done();
+        }
         let counters = &self.file.mount.counters;
         counters.direct_writes.fetch_add(1, Ordering::Relaxed);
         counters.direct_write_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Others may have older records for the same bytes that are not taken yet: the server must not write those over ours.
+    fn announce<'o>(&self, outbox: &'o Outbox, piece: &Piece) -> Result<Option<Intent<'o>>, Fault> {
+        let file = self.file;
+        let meta = RecordMeta {
+            object: file.object(self.access.generation),
+            layout: file.layout,
+            view: 0,
+            offset: piece.file_offset,
+        };
+        let announce = || {
+            file.mount.cursor(piece.server)?;
+            outbox.announce(meta, piece.server, piece.bytes, &file.mount.minded())
+        };
+        file.mount.keep_minding();
+        file.mount.twice_if_quick(announce).map_err(|fault| fault.at(file.describe()))
     }
 
     /// Puts a range into the outbox, in records; waits for the servers where writing behind is not allowed.
@@ -162,8 +191,12 @@ impl Write<'_> {
         let mut position = 0;
         while at < range.end {
             let part = at..range.end.min(at + record_max);
-            let meta =
-                RecordMeta { object: file.object(self.access.generation), layout: file.layout, offset: at };
+            let meta = RecordMeta {
+                object: file.object(self.access.generation),
+                layout: file.layout,
+                view: 0,
+                offset: at,
+            };
             let commit = || {
                 for piece in file.layout.pieces(part.clone()) {
                     file.mount.cursor(piece.server)?;
@@ -192,7 +225,7 @@ impl Write<'_> {
     fn send(&self, range: Range<u64>) -> Result<(), Fault> {
         let mut started: Vec<Started> = Vec::new();
         let mut result = Ok(());
-        for server in self.file.layout.servers() {
+        for server in self.file.servers_in_turn() {
             if self.file.mount.connection(server)?.shares_memory() {
                 continue;
             }

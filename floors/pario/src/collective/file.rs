@@ -7,7 +7,7 @@ use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, Elements, View};
 
 use super::hints::Hints;
-use crate::client::{File, OpenOptions, Pending};
+use crate::client::{File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
 use crate::group::Group;
 
@@ -45,7 +45,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    view: Arc<View>,
+    view: Arc<NumberedView>,
     /// The individual pointer, in elementary types.
     pointer: u64,
 }
@@ -88,8 +88,10 @@ impl OpenOptions {
             None => options.create_new(false).truncate(false).open(path),
         };
         group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let state = State { view: Arc::new(View::whole()), pointer: 0 };
-        let inner = Inner { group, file: file?, hints: hints.clone(), state: Mutex::new(state) };
+        let file = file?;
+        file.set_turn(group.rank());
+        let state = State { view: file.number_view(View::whole())?, pointer: 0 };
+        let inner = Inner { group, file, hints: hints.clone(), state: Mutex::new(state) };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -112,7 +114,7 @@ impl GroupFile {
 
     /// The view in force.
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.inner.state().view)
+        Arc::clone(self.inner.state().view.view())
     }
 
     /// Shows this process the part of the file that `filetype`, repeated from byte `displacement` on, covers; the pointer goes to
@@ -121,14 +123,15 @@ impl GroupFile {
         let made = self.inner.make_view(displacement, etype, filetype);
         self.inner.group.agree(made.as_ref().map(|_| ()).map_err(Clone::clone))?;
         let view = made?;
-        self.inner.group.same("the size of the elementary type", &view.etype_bytes().to_le_bytes())?;
-        *self.inner.state() = State { view: Arc::new(view), pointer: 0 };
+        let etype_bytes = view.view().etype_bytes();
+        self.inner.group.same("the size of the elementary type", &etype_bytes.to_le_bytes())?;
+        *self.inner.state() = State { view, pointer: 0 };
         Ok(())
     }
 
     /// Writes at an offset, independently of the others.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write(offset, data)
+        self.inner.write(offset, &Source::Bytes(data))
     }
 
     /// Reads at an offset, independently of the others; returns how many bytes there were before the file's end.
@@ -138,7 +141,7 @@ impl GroupFile {
 
     /// Writes at an offset, together with all others; data may be empty.
     pub fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write(offset, data)
+        self.inner.write(offset, &Source::Bytes(data))
     }
 
     /// Reads at an offset, together with all others.
@@ -182,9 +185,7 @@ impl GroupFile {
         origin: usize,
         elements: &Elements,
     ) -> Result<()> {
-        let mut packed = vec![0; pack_len(elements)?];
-        elements.pack(memory, origin, 0, &mut packed).map_err(invalid)?;
-        self.write_at(offset, &packed)
+        self.inner.write(offset, &Source::elements(memory, origin, elements)?)
     }
 
     /// Reads into what `elements` describe around byte `origin` of `memory`.
@@ -228,7 +229,7 @@ impl GroupFile {
     /// Starts a write; the bytes come back with [`Pending::wait`].
     pub fn start_write_at(&self, offset: u64, data: Vec<u8>) -> Result<Pending<Vec<u8>>> {
         let inner = Arc::clone(&self.inner);
-        let work = move || inner.write(offset, &data).map(|()| data);
+        let work = move || inner.write(offset, &Source::Bytes(&data)).map(|()| data);
         self.inner.file.start(work)
     }
 
@@ -284,16 +285,21 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<View> {
+    fn make_view(
+        &self,
+        displacement: i64,
+        etype: &Datatype,
+        filetype: &Datatype,
+    ) -> Result<Arc<NumberedView>> {
         let access =
             if self.file.is_writable() { pario_view::Access::Write } else { pario_view::Access::Read };
-        View::new(displacement, etype, filetype, access).map_err(invalid)
+        self.file.number_view(View::new(displacement, etype, filetype, access).map_err(invalid)?)
     }
 
     /// Moves the pointer behind `bytes` and returns where it was.
     fn advance(&self, bytes: usize) -> Result<u64> {
         let mut state = self.state();
-        let etype = state.view.etype_bytes();
+        let etype = state.view.view().etype_bytes();
         if !(bytes as u64).is_multiple_of(etype) {
             let text = format!("{bytes} bytes are no multiple of the elementary type's {etype}");
             return Err(Fault::new(Code::Invalid, text).into());
@@ -303,37 +309,22 @@ impl Inner {
         Ok(before)
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
-        let view = Arc::clone(&self.state().view);
-        let mut done = 0;
-        for extent in view.extents(self.stream(&view, offset, data.len())?) {
-            let bytes = usize::try_from(extent.bytes).unwrap_or(usize::MAX);
-            self.file.write_at(extent.file_offset, &data[done..done + bytes])?;
-            done += bytes;
-        }
-        Ok(())
+    fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
+        self.file.write_stream(&self.locate(offset, source.len())?, source)
     }
 
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        let view = Arc::clone(&self.state().view);
-        let mut done = 0;
-        for extent in view.extents(self.stream(&view, offset, target.len())?) {
-            let bytes = usize::try_from(extent.bytes).unwrap_or(usize::MAX);
-            let count = self.file.read_at(extent.file_offset, &mut target[done..done + bytes])?;
-            done += count;
-            if count < bytes {
-                break;
-            }
-        }
-        Ok(done)
+        self.file.read_stream(&self.locate(offset, target.len())?, target)
     }
 
     /// The stream range of an access, checked.
-    fn stream(&self, view: &View, offset: u64, bytes: usize) -> Result<std::ops::Range<u64>> {
+    fn locate(&self, offset: u64, bytes: usize) -> Result<Place> {
+        let numbered = Arc::clone(&self.state().view);
+        let view = numbered.view();
         let start = offset.checked_mul(view.etype_bytes());
         let end = start.and_then(|start| start.checked_add(bytes as u64));
         match (start, end.filter(|end| *end <= view.stream_bytes())) {
-            (Some(start), Some(end)) => Ok(start..end),
+            (Some(start), Some(end)) => Ok(Place { view: numbered, stream: start..end }),
             _ => {
                 let text =
                     format!("{}: {bytes} bytes at offset {offset} are beyond the view", self.file.place());

@@ -1,0 +1,131 @@
+//! A file's bytes as memory, for reading many small pieces of it without a system call each.
+//!
+//! Never: forms a Rust reference to the bytes, which others may be writing; reads beyond the length that the file had when it was
+//! mapped. Always: a range is made present before it is read, so that a page that cannot be had is an error, not a signal.
+
+#![expect(unsafe_code, reason = "mapping and copying raw memory")]
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::process::fork_generation;
+
+const PAGE: usize = 4096;
+
+/// The first bytes of a file, mapped for reading. The file must not be cut while it is mapped.
+#[derive(Debug)]
+pub struct FileMap {
+    base: NonNull<u8>,
+    len: usize,
+    made_in: u64,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is only copied from.
+unsafe impl Send for FileMap {}
+// SAFETY: as above; no method forms a reference to the bytes.
+unsafe impl Sync for FileMap {}
+
+impl FileMap {
+    /// Maps the whole file as it is now. `None`: it is empty.
+    pub fn of(fd: BorrowedFd<'_>) -> io::Result<Option<FileMap>> {
+        let bytes = rustix::fs::fstat(fd)?.st_size;
+        let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        if len == 0 {
+            return Ok(None);
+        }
+        // SAFETY: the address is chosen by the kernel, so no memory in use is replaced.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd, 0) }?;
+        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let map = FileMap { base, len, made_in: fork_generation() };
+        // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }?;
+        Ok(Some(map))
+    }
+
+    /// Bytes mapped.
+    #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Makes a range present in memory.
+    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+        let start = range.start.min(self.len) / PAGE * PAGE;
+        let end = range.end.min(self.len);
+        if end <= start {
+            return Ok(());
+        }
+        let at = self.place(start);
+        // SAFETY: `start..end` lies inside the mapping; populating for reading changes no byte.
+        let populated =
+            unsafe { rustix::mm::madvise(at.cast_mut().cast(), end - start, Advice::LinuxPopulateRead) };
+        match populated {
+            // A kernel before 5.14: pages come when they are touched.
+            Err(rustix::io::Errno::INVAL) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Copies bytes from `at` on.
+    #[inline]
+    pub fn copy_to(&self, at: usize, target: &mut [u8]) {
+        assert!(at <= self.len && target.len() <= self.len - at, "a copy stays inside the mapping");
+        let source = self.place(at);
+        // SAFETY: the source lies inside the mapping, as asserted, and `target` is exclusively ours, so they do not overlap.
+        // Whoever writes the file meanwhile only spoils the values of plain bytes.
+        unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
+    }
+
+    #[inline]
+    fn place(&self, at: usize) -> *const u8 {
+        assert!(at <= self.len, "a place inside the mapping");
+        // SAFETY: `at <= len`, so the result is inside the mapping or one past its end.
+        unsafe { self.base.as_ptr().add(at) }
+    }
+}
+
+impl Drop for FileMap {
+    fn drop(&mut self) {
+        // In a forked child the mapping was not inherited, and its place may be somebody else's by now.
+        if self.made_in == fork_generation() {
+            // SAFETY: exactly the mapping that `of` made, unmapped once.
+            let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+            debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn shows_what_is_in_the_file() {
+        let mut file = tempfile::tempfile().unwrap();
+        assert!(FileMap::of(file.as_fd()).unwrap().is_none());
+        file.write_all(&[7; 10_000]).unwrap();
+        let map = FileMap::of(file.as_fd()).unwrap().unwrap();
+        map.populate(5000..20_000).unwrap();
+        let mut bytes = [0; 100];
+        map.copy_to(9900, &mut bytes);
+        assert_eq!(bytes, [7; 100]);
+        assert_eq!(map.len(), 10_000);
+    }
+
+    #[test]
+    #[should_panic(expected = "inside the mapping")]
+    fn never_reads_beyond_the_end() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 100]).unwrap();
+        FileMap::of(file.as_fd()).unwrap().unwrap().copy_to(50, &mut [0; 51]);
+    }
+}

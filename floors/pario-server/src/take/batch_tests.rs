@@ -1,0 +1,178 @@
+use pario_core::{Generation, InodeId};
+use pario_store::memory::MemoryStore;
+use pario_view::{Access, Datatype};
+use proptest::prelude::*;
+
+use super::*;
+
+fn object(inode: u64) -> ObjectId {
+    ObjectId { inode: InodeId(inode), generation: Generation(0) }
+}
+
+fn stamp(committed: u64, outbox: usize) -> Stamp {
+    Stamp { committed: Nanos(committed), source: Source::Outbox(outbox), position: 0 }
+}
+
+fn contents(store: &dyn Store, inode: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    let count = store.read(object(inode), LocalOffset(0), &mut bytes).unwrap();
+    bytes.truncate(count);
+    bytes
+}
+
+fn apply(batch: &mut Batch<'_>) -> (MemoryStore, ServerStats) {
+    let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
+    let errors = batch.apply(&Ground { store: &store, stats: &stats, outboxes: None });
+    assert!(errors.outboxes.is_empty());
+    (store, stats)
+}
+
+fn add(batch: &mut Batch<'static>, inode: u64, at: u64, stamp: Stamp, data: &'static [u8]) {
+    batch.add_bytes(object(inode), LocalOffset(at), stamp, Piece::from(data));
+}
+
+#[test]
+fn later_commits_win_where_pieces_overlap() {
+    let mut batch = Batch::new(ServerIndex(0));
+    add(&mut batch, 1, 0, stamp(20, 0), b"bbbb");
+    add(&mut batch, 1, 2, stamp(10, 1), b"aaaa");
+    add(&mut batch, 2, 0, stamp(5, 1), b"x");
+    let (store, _) = apply(&mut batch);
+    assert_eq!(contents(&store, 1), b"bbbbaa");
+    assert_eq!(contents(&store, 2), b"x");
+}
+
+#[test]
+fn neighbours_become_one_write() {
+    let mut batch = Batch::new(ServerIndex(0));
+    for (at, source) in [(4u64, 0), (0, 1), (8, 0)] {
+        add(&mut batch, 1, at, stamp(at, source), b"abcd");
+    }
+    let (store, stats) = apply(&mut batch);
+    assert_eq!(contents(&store, 1), b"abcdabcdabcd");
+    assert_eq!(stats.snapshot().staged_writes, 1);
+    assert_eq!(stats.snapshot().staged_pieces, 3);
+}
+
+#[test]
+fn interleaved_views_of_two_writers_become_one_write() {
+    let byte = Datatype::elementary(1).unwrap();
+    let every_other = byte.resized(0, 2).unwrap();
+    let layout = Layout::new(4096, 1, 0, 1).unwrap();
+    let mut batch = Batch::new(ServerIndex(0));
+    for (writer, data) in [(0, b"aaaa"), (1, b"bbbb")] {
+        let view = View::new(writer, &byte, &every_other, Access::Write).unwrap();
+        let streamed = Streamed { view: Some(&view), layout, stream: 0..4 };
+        let place = usize::try_from(writer).unwrap();
+        assert!(batch.add_stream(
+            object(1),
+            stamp(1, place),
+            &streamed,
+            (Packing::Whole, Piece::from(&data[..]))
+        ));
+    }
+    let (store, stats) = apply(&mut batch);
+    assert_eq!(contents(&store, 1), b"abababab");
+    assert_eq!(stats.snapshot().staged_writes, 1);
+}
+
+#[test]
+fn a_direct_write_stands_over_older_records_only() {
+    let layout = Layout::new(4096, 1, 0, 1).unwrap();
+    let mut batch = Batch::new(ServerIndex(0));
+    add(&mut batch, 1, 0, stamp(10, 0), b"older");
+    batch.add_intent(object(1), stamp(20, 1), &layout, 1..3);
+    add(&mut batch, 1, 2, stamp(30, 0), b"N");
+    let store = MemoryStore::new(1 << 20);
+    store.write(object(1), LocalOffset(0), &[Piece::from(&b".DD.."[..])]).unwrap();
+    batch.apply(&Ground { store: &store, stats: &ServerStats::default(), outboxes: None });
+    assert_eq!(contents(&store, 1), b"oDNer");
+}
+
+#[test]
+fn a_message_that_is_not_what_its_view_asks_for_is_refused() {
+    let byte = Datatype::elementary(1).unwrap();
+    let view = View::new(0, &byte, &byte.resized(0, 2).unwrap(), Access::Write).unwrap();
+    let layout = Layout::new(4096, 1, 0, 1).unwrap();
+    let streamed = Streamed { view: Some(&view), layout, stream: 0..4 };
+    let mut batch = Batch::new(ServerIndex(0));
+    for data in [&b"abc"[..], b"abcde"] {
+        assert!(!batch.add_stream(object(1), stamp(1, 0), &streamed, (Packing::Part, Piece::from(data))));
+    }
+    assert!(batch.is_empty());
+    assert_eq!(batch.cuts(), 0);
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    writer: usize,
+    at: u64,
+    stride: u64,
+    count: u64,
+    intent: bool,
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    (0..4usize, 0..120u64, 1..9u64, 1..12u64, prop::bool::weighted(0.15))
+        .prop_map(|(writer, at, stride, count, intent)| Write { writer, at, stride, count, intent })
+}
+
+proptest! {
+    /// Random records, some through strided views and some written directly, against bytes written one after the other.
+    #[test]
+    fn a_round_is_as_good_as_one_after_the_other(writes in prop::collection::vec(write(), 1..24), servers in 1..4u16) {
+        let byte = Datatype::elementary(1).unwrap();
+        let layout = Layout::new(4096, servers, 0, servers).unwrap();
+        // Small stripes are not legal, so places are spread over blocks by a factor.
+        let spread = |place: u64| place * 1021;
+        let data: Vec<Vec<u8>> =
+            (0..writes.len()).map(|n| vec![u8::try_from(n + 1).unwrap(); 12]).collect();
+        let mut model = vec![0u8; 1 << 20];
+        for server in 0..servers {
+            let store = MemoryStore::new(16 << 20);
+            let mut batch = Batch::new(ServerIndex(server));
+            for (n, write) in writes.iter().enumerate() {
+                let stamp = stamp(n as u64, write.writer);
+                let places: Vec<u64> = (0..write.count).map(|k| spread(write.at + k * write.stride)).collect();
+                if write.intent {
+                    let file = places[0]..places[0] + 5000;
+                    for piece in layout.pieces_on(ServerIndex(server), file.clone()) {
+                        let bytes = vec![data[n][0]; usize::try_from(piece.bytes).unwrap()];
+                        store.write(object(1), piece.local, &[Piece::from(&bytes[..])]).unwrap();
+                    }
+                    batch.add_intent(object(1), stamp, &layout, file);
+                } else {
+                    let stride = i64::try_from(spread(write.stride)).unwrap();
+                    let start = i64::try_from(places[0]).unwrap();
+                    let view = View::new(start, &byte, &byte.resized(0, stride).unwrap(), Access::Write).unwrap();
+                    let streamed = Streamed { view: Some(&view), layout, stream: 0..write.count };
+                    let piece = Piece::from(&data[n][..usize::try_from(write.count).unwrap()]);
+                    prop_assert!(batch.add_stream(object(1), stamp, &streamed, (Packing::Whole, piece)));
+                }
+            }
+            batch.apply(&Ground { store: &store, stats: &ServerStats::default(), outboxes: None });
+            drop(batch);
+            // The model: in order of commits; a direct write that is older than another shows only where nothing newer is.
+            model.fill(0);
+            for (n, write) in writes.iter().enumerate() {
+                let value = data[n][0];
+                if write.intent {
+                    let at = usize::try_from(spread(write.at)).unwrap();
+                    model[at..at + 5000].fill(value);
+                } else {
+                    for k in 0..write.count {
+                        model[usize::try_from(spread(write.at + k * write.stride)).unwrap()] = value;
+                    }
+                }
+            }
+            for place in 0..(1u64 << 20) {
+                let (home, local) = layout.locate(place);
+                if home == ServerIndex(server) && model[usize::try_from(place).unwrap()] != 0 {
+                    let mut byte = [0];
+                    store.read(object(1), local, &mut byte).unwrap();
+                    prop_assert_eq!(byte[0], model[usize::try_from(place).unwrap()], "place {}", place);
+                }
+            }
+        }
+    }
+}

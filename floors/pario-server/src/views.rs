@@ -1,0 +1,119 @@
+//! The views that clients have made known, by session and number.
+//!
+//! Never: holds more of one session than the limits say. Always: a number means one view for as long as its session uses it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pario_core::limits::{VIEW_TABLE_BYTES_MAX, VIEWS_MAX};
+use pario_core::{Code, Fault, SessionId};
+use pario_view::{View, ViewId};
+
+/// See the module. Cheap to clone; all clones are one table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Views(Arc<Mutex<HashMap<SessionId, Table>>>);
+
+#[derive(Debug, Default)]
+struct Table {
+    views: HashMap<u32, Known>,
+    memory_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Known {
+    view: Arc<View>,
+    id: ViewId,
+}
+
+impl Views {
+    /// Makes a view known. The same bytes under the same number again are no news.
+    pub(crate) fn define(&self, session: SessionId, number: u32, bytes: &[u8]) -> Result<(), Fault> {
+        let id = ViewId::of(bytes);
+        let known =
+            self.lock().get(&session).and_then(|table| table.views.get(&number).map(|known| known.id));
+        match known {
+            Some(known) if known == id => return Ok(()),
+            Some(_) => return Err(refused(number, "it means another view already")),
+            None if number == 0 => return Err(refused(number, "that number is the file's own bytes")),
+            None => {}
+        }
+        let view = View::decode(bytes).map_err(|error| refused(number, &error.to_string()))?;
+        let mut tables = self.lock();
+        let table = tables.entry(session).or_default();
+        if table.views.len() == VIEWS_MAX || VIEW_TABLE_BYTES_MAX < table.memory_bytes + view.memory_bytes() {
+            return Err(refused(number, "its session has too many views"));
+        }
+        table.memory_bytes += view.memory_bytes();
+        table.views.insert(number, Known { view: Arc::new(view), id });
+        Ok(())
+    }
+
+    /// A view, if it is known.
+    pub(crate) fn get(&self, session: SessionId, number: u32) -> Option<Arc<View>> {
+        self.lock().get(&session)?.views.get(&number).map(|known| Arc::clone(&known.view))
+    }
+
+    /// The same, or a fault that says so.
+    pub(crate) fn find(&self, session: SessionId, number: u32) -> Result<Arc<View>, Fault> {
+        self.get(session, number).ok_or_else(|| refused(number, "it was never made known here"))
+    }
+
+    /// A view is not used any more.
+    pub(crate) fn forget(&self, session: SessionId, number: u32) {
+        if let Some(table) = self.lock().get_mut(&session)
+            && let Some(known) = table.views.remove(&number)
+        {
+            table.memory_bytes -= known.view.memory_bytes();
+        }
+    }
+
+    /// A session is over.
+    pub(crate) fn end(&self, session: SessionId) {
+        self.lock().remove(&session);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Table>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refused(number: u32, why: &str) -> Fault {
+    Fault::new(Code::Protocol, format!("view {number}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use pario_view::{Access, Datatype};
+
+    use super::*;
+
+    fn every(stride: i64) -> Vec<u8> {
+        let byte = Datatype::elementary(1).unwrap();
+        View::new(0, &byte, &byte.resized(0, stride).unwrap(), Access::Write).unwrap().encode().unwrap()
+    }
+
+    #[test]
+    fn a_number_means_one_view_until_it_is_forgotten() {
+        let (views, session) = (Views::default(), SessionId(7));
+        views.define(session, 1, &every(4)).unwrap();
+        views.define(session, 1, &every(4)).unwrap();
+        assert!(views.define(session, 1, &every(5)).is_err());
+        assert!(views.get(SessionId(8), 1).is_none());
+        views.forget(session, 1);
+        views.define(session, 1, &every(5)).unwrap();
+        assert_eq!(views.find(session, 1).unwrap().file_offset(2), Some(10));
+        views.end(session);
+        assert!(views.find(session, 1).is_err());
+    }
+
+    #[test]
+    fn nonsense_and_too_many_are_refused() {
+        let (views, session) = (Views::default(), SessionId(7));
+        assert!(views.define(session, 0, &every(4)).is_err());
+        assert!(views.define(session, 1, b"nonsense").is_err());
+        for number in 0..VIEWS_MAX {
+            views.define(session, u32::try_from(number + 1).unwrap(), &every(number as i64 + 2)).unwrap();
+        }
+        assert!(views.define(session, u32::MAX, &every(3)).is_err());
+    }
+}

@@ -1,0 +1,340 @@
+//! Reading a range of a view's stream: from lent objects, through a mapping where pieces are small; by one message for each other
+//! server, which gathers its part; the next range is asked for before it is wanted.
+//!
+//! Never: returns bytes beyond the file's end, or a hole as anything but zeros; maps what may be cut. Always: waits for our own
+//! records first.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use pario_core::{Fault, LocalOffset, ServerIndex};
+use pario_net::message::{Phase, Request, Stream, Want};
+use pario_net::outbox::Concern;
+use pario_sys::FileMap;
+use pario_sys::piece::read_exact_or_end_at;
+use pario_view::Direction;
+
+use super::lease::Access;
+use super::mount::Started;
+use super::open_file::{Loan, OpenFile};
+use super::stream_write::Place;
+
+/// Pieces below this size are copied out of a mapping.
+const MAPPED_BYTES_MAX: u64 = 16 << 10;
+/// A mapping is used where at least one byte in so many is wanted.
+const MAPPED_SPAN_MAX: u64 = 64;
+/// A mapping is made present in steps of this size.
+const STEP_BYTES: u64 = 1 << 20;
+/// Ranges longer than this are not asked for ahead.
+const AHEAD_BYTES_MAX: u64 = 32 << 20;
+
+/// An object as memory.
+pub(super) struct Window {
+    map: Option<FileMap>,
+    /// Steps that were made present.
+    present: Vec<AtomicBool>,
+}
+
+impl Window {
+    pub(super) fn of(descriptor: &OwnedFd) -> std::io::Result<Window> {
+        let map = FileMap::of(descriptor.as_fd())?;
+        let steps = map.as_ref().map_or(0, |map| (map.len() as u64).div_ceil(STEP_BYTES));
+        Ok(Window { map, present: (0..steps).map(|_| AtomicBool::new(false)).collect() })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.len() as u64)
+    }
+
+    /// Copies bytes from `at` on; zeros behind the end.
+    #[inline]
+    fn copy(&self, at: u64, target: &mut [u8]) -> std::io::Result<()> {
+        let inside = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX).min(target.len());
+        let (head, tail) = target.split_at_mut(inside);
+        if let Some(map) = self.map.as_ref().filter(|_| !head.is_empty()) {
+            let last = (at + head.len() as u64 - 1) / STEP_BYTES;
+            for step in at / STEP_BYTES..=last {
+                self.make_present(map, step)?;
+            }
+            map.copy_to(usize::try_from(at).expect("inside a mapping"), head);
+        }
+        tail.fill(0);
+        Ok(())
+    }
+
+    #[inline]
+    fn make_present(&self, map: &FileMap, step: u64) -> std::io::Result<()> {
+        let present = &self.present[usize::try_from(step).expect("inside a mapping")];
+        if !present.load(Ordering::Relaxed) {
+            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+            map.populate(place(step * STEP_BYTES)..place((step + 1) * STEP_BYTES))?;
+            present.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// A range that was asked for before it was wanted.
+pub(super) struct StreamAhead {
+    view: u32,
+    stream: Range<u64>,
+    started: Vec<Asked>,
+}
+
+/// A request under way for a server's part of a range.
+struct Asked {
+    server: ServerIndex,
+    stream: Range<u64>,
+    started: Started,
+}
+
+impl OpenFile {
+    /// Fills `target` from a range of a stream as far as the file goes; returns how many bytes that was.
+    pub(super) fn read_stream(self: &Arc<Self>, place: &Place, target: &mut [u8]) -> Result<usize, Fault> {
+        self.mount.check_process()?;
+        let view = place.view.view();
+        let Some(span) = place.span() else { return Ok(0) };
+        if view.is_whole() {
+            return self.read(span.start, target);
+        }
+        if view.direction() != Direction::Increasing || MAPPED_BYTES_MAX * 4 <= place.piece_bytes() {
+            return self.read_pieces(place, target);
+        }
+        let access = self.access(Want::Read {})?;
+        let size = self.size_for(&access, span.end)?;
+        let count = view.bytes_in(place.stream.clone(), 0..size);
+        if count == 0 {
+            return Ok(0);
+        }
+        let stream = place.stream.start..place.stream.start + count;
+        let place = Place { view: Arc::clone(&place.view), stream };
+        if self.is_pending(&span) {
+            self.drain()?;
+        }
+        let count = usize::try_from(count).expect("inside the caller's memory");
+        let read = StreamRead { file: self, access: &access, place: &place, size };
+        read.run(&mut target[..count]).map_err(|fault| fault.at(self.describe()))?;
+        Ok(count)
+    }
+
+    /// Large pieces, each as a read of its own.
+    fn read_pieces(self: &Arc<Self>, place: &Place, target: &mut [u8]) -> Result<usize, Fault> {
+        let mut done = 0;
+        for extent in place.view.view().extents(place.stream.clone()) {
+            let length = usize::try_from(extent.bytes).expect("inside the caller's memory");
+            let count = self.read(extent.file_offset, &mut target[done..done + length])?;
+            done += count;
+            if count < length {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Forgets what was asked for ahead.
+    pub(super) fn discard_stream_ahead(&self) {
+        let ahead = self.stream_ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        for asked in ahead.into_iter().flat_map(|ahead| ahead.started) {
+            // The answer is not wanted, but it must not be left on the connection.
+            let _ = self.mount.finish(asked.started, None);
+        }
+    }
+}
+
+struct StreamRead<'a> {
+    file: &'a Arc<OpenFile>,
+    access: &'a Access<'a>,
+    place: &'a Place,
+    size: u64,
+}
+
+impl StreamRead<'_> {
+    fn run(&self, target: &mut [u8]) -> Result<(), Fault> {
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        // Only while nobody writes does an object that is not there stay away.
+        let under = if self.access.phase == (Phase::Read {}) { self.access.number } else { 0 };
+        for concern in self.file.concerns(self.place) {
+            match self.file.loan(concern.server, self.access.generation, under, false)? {
+                Loan::Refused => far.push(concern),
+                loan => near.push((concern, loan)),
+            }
+        }
+        // Messages first: servers work while lent objects are read.
+        let asked = if far.is_empty() { Vec::new() } else { self.ahead_or_asked(&far)? };
+        let mut result = Ok(());
+        for (concern, loan) in near {
+            result = result.and_then(|()| self.read_lent(&concern, &loan, target));
+        }
+        for asked in asked {
+            // All are fetched whatever happened: an answer that nobody fetches would stay on its connection.
+            let fetched = self.fetch(asked, target);
+            result = result.and(fetched);
+        }
+        result?;
+        if far.is_empty() { Ok(()) } else { self.ask_ahead() }
+    }
+
+    fn read_lent(&self, concern: &Concern, loan: &Loan, target: &mut [u8]) -> Result<(), Fault> {
+        let counters = &self.file.mount.counters;
+        match loan {
+            Loan::Descriptor(descriptor) if self.maps(concern) => {
+                self.read_mapped(concern, descriptor, target)?;
+                counters.mapped_reads.fetch_add(1, Ordering::Relaxed);
+                counters.mapped_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
+            }
+            Loan::Descriptor(descriptor) => {
+                self.each(concern.server, target, |local, part| {
+                    let count = read_exact_or_end_at(descriptor.as_fd(), part, local.0)?;
+                    part[count..].fill(0);
+                    counters.direct_reads.fetch_add(1, Ordering::Relaxed);
+                    Ok(())
+                })?;
+                counters.direct_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
+            }
+            Loan::Absent | Loan::Refused => self.each(concern.server, target, |_, part| {
+                part.fill(0);
+                Ok(())
+            })?,
+        }
+        Ok(())
+    }
+
+    /// Whether the pieces lie so close together that whole pages of them are worth mapping.
+    fn maps(&self, concern: &Concern) -> bool {
+        let Some(span) = self.place.span() else { return false };
+        let here = (span.end - span.start) / u64::from(self.file.layout.count());
+        here <= concern.bytes.saturating_mul(MAPPED_SPAN_MAX)
+    }
+
+    fn read_mapped(
+        &self,
+        concern: &Concern,
+        descriptor: &Arc<OwnedFd>,
+        target: &mut [u8],
+    ) -> Result<(), Fault> {
+        let end = self.file.layout.local_length(concern.server, self.size);
+        let window = self.file.map(concern.server, descriptor, end);
+        let window = window
+            .map_err(|error| Fault::from_io(&error, format!("mapping server {}'s object", concern.server)))?;
+        self.each(concern.server, target, |local, part| window.copy(local.0, part))
+    }
+
+    /// Calls `read` for each piece that lies on a server.
+    #[inline]
+    fn each(
+        &self,
+        server: ServerIndex,
+        target: &mut [u8],
+        mut read: impl FnMut(LocalOffset, &mut [u8]) -> std::io::Result<()>,
+    ) -> Result<(), Fault> {
+        let start = self.place.stream.start;
+        for part in self.place.view.view().on_server(&self.file.layout, server, self.place.stream.clone()) {
+            let at = usize::try_from(part.stream_offset - start).expect("inside the caller's memory");
+            let bytes = usize::try_from(part.bytes).expect("inside the caller's memory");
+            read(part.local, &mut target[at..at + bytes]).map_err(|error| {
+                let doing = format!("reading {bytes} bytes at {} from server {server}", part.file_offset);
+                Fault::from_io(&error, doing)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn ahead_or_asked(&self, far: &[Concern]) -> Result<Vec<Asked>, Fault> {
+        let ahead = self.file.stream_ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match ahead {
+            Some(ahead) if ahead.view == self.place.view.number && ahead.stream == self.place.stream => {
+                return Ok(ahead.started);
+            }
+            Some(ahead) => {
+                for asked in ahead.started {
+                    let _ = self.file.mount.finish(asked.started, None);
+                }
+            }
+            None => {}
+        }
+        self.ask(self.place, far)
+    }
+
+    fn ask(&self, place: &Place, far: &[Concern]) -> Result<Vec<Asked>, Fault> {
+        let mut all = Vec::new();
+        for concern in far {
+            let asked = self.ask_one(place, concern, &mut all);
+            if let Err(fault) = asked {
+                for asked in all {
+                    let _ = self.file.mount.finish(asked.started, None);
+                }
+                return Err(fault);
+            }
+        }
+        Ok(all)
+    }
+
+    fn ask_one(&self, place: &Place, concern: &Concern, all: &mut Vec<Asked>) -> Result<(), Fault> {
+        let (mount, server) = (&self.file.mount, concern.server);
+        mount.tell_view(server, &place.view)?;
+        let limit = mount.transfer_bytes(server)? as u64;
+        let object = self.file.object(self.access.generation);
+        for range in self.file.transfers(place, concern, limit) {
+            let stream = Stream {
+                view: place.view.number,
+                layout: self.file.layout,
+                offset: range.start,
+                bytes: range.end - range.start,
+            };
+            let started = mount.start(server, &Request::ReadStream { object, stream }, &[])?;
+            all.push(Asked { server, stream: range, started });
+        }
+        Ok(())
+    }
+
+    /// Scatters a server's part into the caller's memory.
+    fn fetch(&self, asked: Asked, target: &mut [u8]) -> Result<(), Fault> {
+        let Asked { server, stream, started } = asked;
+        let answer = self.file.mount.finish(started, None)?;
+        let (start, mut done) = (self.place.stream.start, 0);
+        for part in self.place.view.view().on_server(&self.file.layout, server, stream) {
+            let at = usize::try_from(part.stream_offset - start).expect("inside the caller's memory");
+            let bytes = usize::try_from(part.bytes).expect("inside the caller's memory");
+            let Some(source) = answer.data.get(done..done + bytes) else {
+                let text =
+                    format!("server {server} sent {} bytes, less than the view asks for", answer.data.len());
+                return Err(Fault::new(pario_core::Code::Protocol, text));
+            };
+            target[at..at + bytes].copy_from_slice(source);
+            done += bytes;
+        }
+        pario_net::buffers::give_back(answer.data);
+        Ok(())
+    }
+
+    /// Asks for the range behind this one, as long as this one: a reader that goes through its stream wants it next.
+    fn ask_ahead(&self) -> Result<(), Fault> {
+        let length = self.place.stream.end - self.place.stream.start;
+        let first = self.file.last_stream_end.swap(self.place.stream.end, Ordering::AcqRel);
+        let sequential = first == self.place.stream.start && self.access.phase != (Phase::Mixed {});
+        let stream = self.place.stream.end..self.place.stream.end.saturating_add(length);
+        let place = Place { view: Arc::clone(&self.place.view), stream };
+        let Some(span) = place.span().filter(|_| sequential && length <= AHEAD_BYTES_MAX) else {
+            return Ok(());
+        };
+        if self.size < span.end || self.file.is_pending(&span) {
+            return Ok(());
+        }
+        let mut far = Vec::new();
+        for concern in self.file.concerns(&place) {
+            let connection = self.file.mount.connection(concern.server)?;
+            if !connection.shares_memory() || !connection.welcome().lends {
+                far.push(concern);
+            }
+        }
+        let started = self.ask(&place, &far)?;
+        let ahead = StreamAhead { view: place.view.number, stream: place.stream, started };
+        let before = self.file.stream_ahead.lock().unwrap_or_else(PoisonError::into_inner).replace(ahead);
+        for asked in before.into_iter().flat_map(|ahead| ahead.started) {
+            let _ = self.file.mount.finish(asked.started, None);
+        }
+        Ok(())
+    }
+}
