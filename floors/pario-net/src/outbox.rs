@@ -14,7 +14,7 @@ mod writer;
 
 pub use intent::Intent;
 pub use reader::{CursorPage, OutboxError, OutboxReader, RecordView};
-pub use record::{IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
+pub use record::{Concerned, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
 pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta};
 
 /// First word of an outbox; changes with its form, so that it is also the layout's hash.

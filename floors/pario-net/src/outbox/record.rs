@@ -1,6 +1,6 @@
 //! Head of a record: 64 bytes in front of its data. Layout: `docs/formats/outbox.md`, section "Record".
 
-use pario_core::{Generation, InodeId, Layout, Nanos, ObjectId};
+use pario_core::{Generation, InodeId, Layout, Nanos, ObjectId, ServerIndex};
 
 use super::RECORD_ALIGN;
 
@@ -75,8 +75,31 @@ pub struct RecordHead {
     pub offset: u64,
     /// How the file lies on the servers.
     pub layout: Layout,
+    /// Which servers it brings something for.
+    pub concerned: Concerned,
     /// When it was committed, on the node's clock.
     pub committed: Nanos,
+}
+
+/// A set of servers in 48 bits: a bit stands for every 48th server. Who is not in it need not know the record's view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Concerned(u64);
+
+impl Concerned {
+    const BITS: u16 = 48;
+    /// All servers.
+    pub const ALL: Concerned = Concerned((1 << Concerned::BITS) - 1);
+
+    /// The set of some servers, and of those that share a bit with them.
+    pub fn of(servers: impl IntoIterator<Item = ServerIndex>) -> Concerned {
+        Concerned(servers.into_iter().fold(0, |bits, server| bits | 1 << (server.0 % Concerned::BITS)))
+    }
+
+    /// Whether a server is in it.
+    #[must_use]
+    pub fn includes(self, server: ServerIndex) -> bool {
+        self.0 >> (server.0 % Concerned::BITS) & 1 == 1
+    }
 }
 
 impl RecordHead {
@@ -102,6 +125,7 @@ impl RecordHead {
         bytes[44..46].copy_from_slice(&self.layout.count().to_le_bytes());
         bytes[46..48].copy_from_slice(&self.layout.first().to_le_bytes());
         bytes[48..50].copy_from_slice(&self.layout.total().to_le_bytes());
+        bytes[50..56].copy_from_slice(&self.concerned.0.to_le_bytes()[..6]);
         bytes[56..64].copy_from_slice(&self.committed.0.to_le_bytes());
         bytes
     }
@@ -134,6 +158,7 @@ impl RecordHead {
             view: word(28),
             offset,
             layout,
+            concerned: Concerned(long(48) >> 16),
             committed: Nanos(long(56)),
         })
     }
@@ -158,6 +183,7 @@ mod tests {
             view: 0,
             offset: 0x10_0000,
             layout: Layout::new(1 << 20, 4, 3, 5).unwrap(),
+            concerned: Concerned::of([ServerIndex(0), ServerIndex(47), ServerIndex(49)]),
             committed: Nanos(0xabcd),
         };
         #[rustfmt::skip]
@@ -165,7 +191,7 @@ mod tests {
             0x22, 0x11, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x20, 0, 0,
             7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
             0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 4, 0, 3, 0,
-            5, 0, 0, 0, 0, 0, 0, 0, 0xcd, 0xab, 0, 0, 0, 0, 0, 0,
+            5, 0, 3, 0, 0, 0, 0, 0x80, 0xcd, 0xab, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(head.encode(), expected);
         assert_eq!(RecordHead::decode(&expected, 0x1122), Ok(head));

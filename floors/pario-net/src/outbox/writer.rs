@@ -15,7 +15,7 @@ use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
 use pario_sys::shared::{Access, AttachLimit, Shared};
 
-use super::record::{IntentState, RecordHead, RecordKind, span};
+use super::record::{Concerned, IntentState, RecordHead, RecordKind, span};
 use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
 };
@@ -330,7 +330,12 @@ impl Outbox {
         self.wait_for_room(ring.tail, pad + need, progress)?;
         self.give_up_oldest(&mut ring, pad + need);
         if 0 < pad {
-            self.write_head(ring.tail, RecordKind::Pad, pad - RECORD_ALIGN, entry.meta);
+            self.write_head(
+                ring.tail,
+                (RecordKind::Pad, pad - RECORD_ALIGN),
+                Concerned::default(),
+                entry.meta,
+            );
             let start = ring.tail;
             ring.starts.push_back(start);
             ring.tail += pad;
@@ -341,7 +346,8 @@ impl Outbox {
             assert!(at + bytes.len() <= entry.bytes, "data stays inside its record");
             self.segment.write(data_at + at, bytes);
         });
-        self.write_head(start, entry.kind, u64::from(data_bytes), entry.meta);
+        let concerned = Concerned::of(concerns.iter().map(|concern| concern.server));
+        self.write_head(start, (entry.kind, u64::from(data_bytes)), concerned, entry.meta);
         ring.starts.push_back(start);
         ring.tail += need;
         let end = ring.tail;
@@ -409,7 +415,13 @@ impl Outbox {
         OUTBOX_HEAD_BYTES + usize::try_from(position % self.capacity).expect("a capacity fits into memory")
     }
 
-    fn write_head(&self, position: u64, kind: RecordKind, data_bytes: u64, meta: RecordMeta) {
+    fn write_head(
+        &self,
+        position: u64,
+        (kind, data_bytes): (RecordKind, u64),
+        concerned: Concerned,
+        meta: RecordMeta,
+    ) {
         let head = RecordHead {
             position,
             kind,
@@ -418,6 +430,7 @@ impl Outbox {
             view: if kind == RecordKind::Data { meta.view } else { 0 },
             offset: if kind == RecordKind::Pad { 0 } else { meta.offset },
             layout: meta.layout,
+            concerned,
             committed: self.clock.now(),
         };
         self.segment.write(self.place(position), &head.encode());

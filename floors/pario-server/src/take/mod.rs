@@ -242,7 +242,7 @@ impl Worker {
     /// one of them is among them, whichever outbox it is in, and the order of commits is the order in the store.
     fn round(&mut self) -> bool {
         self.outboxes.begin_round();
-        let scan = self.outboxes.scan(&self.views);
+        let scan = self.outboxes.scan(self.index, &self.views);
         let before = self.before(&scan);
         let writes = std::mem::take(&mut self.writes);
         let mut batch = Batch::new(self.index);

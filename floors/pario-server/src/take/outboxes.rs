@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use pario_core::limits::WAKE_BYTES;
-use pario_core::{Clock, Fault, InodeId, Nanos, SessionId};
+use pario_core::{Clock, Fault, InodeId, Nanos, ServerIndex, SessionId};
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
@@ -97,8 +97,8 @@ impl Outboxes {
     }
 
     /// What is there to take, of all outboxes, in the order of commits; and whose outbox lies.
-    pub(super) fn scan(&self, views: &Views) -> Scan {
-        let mut scan = Scan::new(MonotonicClock.now());
+    pub(super) fn scan(&self, index: ServerIndex, views: &Views) -> Scan {
+        let mut scan = Scan::new(index, MonotonicClock.now());
         for (place, attached) in self.attached.iter().enumerate() {
             if let Err(error) = scan.look(place, attached, views) {
                 scan.lies.push((attached.session, error.to_string()));

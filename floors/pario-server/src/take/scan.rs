@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pario_core::{Clock, Nanos, SessionId};
+use pario_core::{Clock, Nanos, ServerIndex, SessionId};
 use pario_net::outbox::{IntentState, OutboxError, RecordKind, RecordView};
 use pario_sys::clock::MonotonicClock;
 use pario_view::View;
@@ -30,6 +30,8 @@ pub(super) struct Scanned {
     /// From its first to its last byte in the file.
     span: Range<u64>,
     intent: Option<IntentState>,
+    /// It brings something for this server.
+    is_ours: bool,
 }
 
 impl Scanned {
@@ -38,7 +40,7 @@ impl Scanned {
     }
 
     fn is_data(&self) -> bool {
-        self.record.head.kind == RecordKind::Data
+        self.record.head.kind == RecordKind::Data && self.is_ours
     }
 }
 
@@ -48,12 +50,13 @@ pub(super) struct Scan {
     pub(super) lies: Vec<(SessionId, String)>,
     /// Only what was committed before is sure to be complete.
     limit: Nanos,
+    index: ServerIndex,
 }
 
 impl Scan {
     /// A look that begins now: whatever was committed before is seen.
-    pub(super) fn new(began: Nanos) -> Scan {
-        Scan { records: Vec::new(), lies: Vec::new(), limit: began }
+    pub(super) fn new(index: ServerIndex, began: Nanos) -> Scan {
+        Scan { records: Vec::new(), lies: Vec::new(), limit: began, index }
     }
 
     /// Looks at one outbox.
@@ -84,16 +87,18 @@ impl Scan {
                 self.limit = self.limit.min(head.committed);
                 break;
             }
-            if head.view != 0 && known.as_ref().is_none_or(|(number, _)| *number != head.view) {
+            let is_ours = head.concerned.includes(self.index);
+            if is_ours && head.view != 0 && known.as_ref().is_none_or(|(number, _)| *number != head.view) {
                 let view = views.get(attached.session, head.view);
                 known = Some((
                     head.view,
                     view.ok_or_else(|| lie("a record of a view that was never made known"))?,
                 ));
             }
-            let view = known.as_ref().filter(|_| head.view != 0).map(|(_, view)| Arc::clone(view));
-            let (span, intent) = extent(attached, &record, view.as_deref())?;
-            self.records.push(Scanned { place, record, view, span, intent });
+            let view = known.as_ref().filter(|_| is_ours && head.view != 0).map(|(_, view)| Arc::clone(view));
+            let (span, intent) =
+                if is_ours { extent(attached, &record, view.as_deref())? } else { (0..0, None) };
+            self.records.push(Scanned { place, record, view, span, intent, is_ours });
             last = head.committed;
             position += head.span();
         }
@@ -156,7 +161,7 @@ impl Scan {
             let source = Source::Outbox(record.place);
             let stamp = Stamp { committed: head.committed, source, position: head.position };
             match (head.kind, record.intent) {
-                (RecordKind::Data, _) => {
+                (RecordKind::Data, _) if record.is_ours => {
                     let attached = outboxes.at(record.place);
                     let data = attached.outbox.data(&record.record, 0, head.data_bytes as usize);
                     let stream = head.offset..head.offset + u64::from(head.data_bytes);
@@ -167,7 +172,7 @@ impl Scan {
                 (RecordKind::Intent, Some(IntentState::Done)) => {
                     batch.add_intent(head.object, stamp, &head.layout, record.span.clone());
                 }
-                (RecordKind::Intent | RecordKind::Pad, _) => {}
+                (RecordKind::Data | RecordKind::Intent | RecordKind::Pad, _) => {}
             }
             positions[record.place] = (head.position + head.span(), head.committed);
         }

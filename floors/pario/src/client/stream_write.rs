@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
-use pario_net::outbox::{Concern, RecordMeta};
+use pario_net::outbox::{Concern, Concerned, RecordMeta};
 
 use super::lease::Access;
 use super::memory::Source;
@@ -174,6 +174,7 @@ impl StreamWrite<'_> {
                 file.mount.cursor(concern.server)?;
                 file.mount.tell_view(concern.server, &part.view)?;
             }
+            self.tell_namesakes(concerns)?;
             let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| self.source.visit(range.clone(), write);
             outbox.commit_stream(meta, concerns, range.len(), fill, &file.mount.minded())
         };
@@ -184,6 +185,19 @@ impl StreamWrite<'_> {
         counters.records.fetch_add(1, Ordering::Relaxed);
         counters.record_bytes.fetch_add(range.len() as u64, Ordering::Relaxed);
         Ok(position)
+    }
+
+    /// Servers that share a bit with one that a record concerns look at it too, and must know its view.
+    fn tell_namesakes(&self, concerns: &[Concern]) -> Result<(), Fault> {
+        let concerned = Concerned::of(concerns.iter().map(|concern| concern.server));
+        let mount = &self.file.mount;
+        for server in mount.server_indices().filter(|server| concerned.includes(*server)) {
+            let attached = mount.outbox_if_made().is_some_and(|outbox| outbox.cursor(server).is_some());
+            if attached {
+                mount.tell_view(server, &self.place.view)?;
+            }
+        }
+        Ok(())
     }
 
     fn write_through(&self, near: &[Concern], position: u64) -> Result<(), Fault> {

@@ -153,12 +153,13 @@ impl Mount {
             };
             table.views.values().filter(needed).map(Arc::clone).collect()
         };
-        for view in needed {
+        let life = self.life(server);
+        for view in needed.iter().filter(|view| view.told[server.at()].load(Ordering::Acquire) != life) {
             let request = Request::DefineView { view: view.number };
             let ticket = connection.start_as(self.number(), &request, &[&view.bytes], &[])?;
             connection.wait(ticket, None)?;
-            self.count_view(&view);
-            view.told[server.at()].store(self.life(server), Ordering::Release);
+            self.count_view(view);
+            view.told[server.at()].store(life, Ordering::Release);
         }
         Ok(())
     }
