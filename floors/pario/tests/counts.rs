@@ -31,18 +31,7 @@ fn counted(partition: &Partition, work: impl FnOnce()) -> (Counts, u64, u64) {
     work();
     let after = partition.counts();
     let third = system_calls();
-    let since = |after: u64, before: u64| after - before;
-    let counts = Counts {
-        messages: since(after.messages, before.messages),
-        records: since(after.records, before.records),
-        record_bytes: since(after.record_bytes, before.record_bytes),
-        direct_writes: since(after.direct_writes, before.direct_writes),
-        direct_write_bytes: since(after.direct_write_bytes, before.direct_write_bytes),
-        direct_reads: since(after.direct_reads, before.direct_reads),
-        direct_read_bytes: since(after.direct_read_bytes, before.direct_read_bytes),
-        leases: since(after.leases, before.leases),
-        recalls: since(after.recalls, before.recalls),
-    };
+    let counts = after.since(&before);
     let looking = (second.0 - first.0, second.1 - first.1);
     (counts, third.0 - second.0 - looking.0, third.1 - second.1 - looking.1)
 }

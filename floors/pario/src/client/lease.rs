@@ -142,6 +142,7 @@ impl OpenFile {
         let epoch = self.mount.epoch();
         self.mount.listen()?;
         self.mount.counters.leases.fetch_add(1, Ordering::Relaxed);
+        let _time = self.mount.timed(&self.mount.counters.lease_ns);
         let answer = self
             .mount
             .call(pario_core::ServerIndex::MANAGER, &Request::Acquire { inode: self.inode, want })

@@ -7,6 +7,7 @@
 //! Never: a thread of its own on the data path; one thread listens for recalls while leases are held. Always: a process reads
 //! what it wrote; an access needs a lease that allows it.
 
+mod counts;
 mod directory;
 mod faults;
 mod file;
@@ -27,10 +28,11 @@ mod umask;
 mod views;
 mod write;
 
+pub use counts::Counts;
 pub use directory::{ReadDir, path_bytes};
 pub use file::File;
 pub(crate) use memory::Source;
-pub use mount::{Counts, Locate, Mount, MountSpec, Way};
+pub use mount::{Locate, Mount, MountSpec, Way};
 pub use options::OpenOptions;
 pub use pending::Pending;
 pub(crate) use stream_write::Place;

@@ -19,6 +19,7 @@ use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::process::{Sign, fork_generation, start_ticks};
 
+use super::counts::{Counters, Counts};
 use super::notices::Notices;
 use super::open_file::OpenFile;
 
@@ -77,54 +78,6 @@ impl std::fmt::Debug for MountSpec {
             .field("partition", &self.partition)
             .finish_non_exhaustive()
     }
-}
-
-/// What a mount has done, counted; for tests, `PARIO_STATS` and benchmarks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct Counts {
-    /// Requests sent.
-    pub messages: u64,
-    /// Records committed to the outbox.
-    pub records: u64,
-    /// Bytes of them.
-    pub record_bytes: u64,
-    /// Writes through lent descriptors.
-    pub direct_writes: u64,
-    /// Bytes of them.
-    pub direct_write_bytes: u64,
-    /// Reads through lent descriptors.
-    pub direct_reads: u64,
-    /// Bytes of them.
-    pub direct_read_bytes: u64,
-    /// Leases asked for.
-    pub leases: u64,
-    /// Leases given back because they were recalled.
-    pub recalls: u64,
-    /// Views told to servers.
-    pub views: u64,
-    /// Bytes of them.
-    pub view_bytes: u64,
-    /// Reads of small pieces through a mapping.
-    pub mapped_reads: u64,
-    /// Bytes of them.
-    pub mapped_read_bytes: u64,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) messages: AtomicU64,
-    pub(crate) records: AtomicU64,
-    pub(crate) record_bytes: AtomicU64,
-    pub(crate) direct_writes: AtomicU64,
-    pub(crate) direct_write_bytes: AtomicU64,
-    pub(crate) direct_reads: AtomicU64,
-    pub(crate) direct_read_bytes: AtomicU64,
-    pub(crate) leases: AtomicU64,
-    pub(crate) recalls: AtomicU64,
-    pub(crate) views: AtomicU64,
-    pub(crate) view_bytes: AtomicU64,
-    pub(crate) mapped_reads: AtomicU64,
-    pub(crate) mapped_read_bytes: AtomicU64,
 }
 
 /// One server as the client sees it.
@@ -222,23 +175,12 @@ impl Mount {
 
     /// What was done so far.
     pub fn counts(&self) -> Counts {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let c = &self.counters;
-        Counts {
-            messages: load(&c.messages),
-            records: load(&c.records),
-            record_bytes: load(&c.record_bytes),
-            direct_writes: load(&c.direct_writes),
-            direct_write_bytes: load(&c.direct_write_bytes),
-            direct_reads: load(&c.direct_reads),
-            direct_read_bytes: load(&c.direct_read_bytes),
-            leases: load(&c.leases),
-            recalls: load(&c.recalls),
-            views: load(&c.views),
-            view_bytes: load(&c.view_bytes),
-            mapped_reads: load(&c.mapped_reads),
-            mapped_read_bytes: load(&c.mapped_read_bytes),
-        }
+        self.counters.snapshot()
+    }
+
+    /// Adds the time until it is dropped to a counter.
+    pub(super) fn timed<'a>(&self, counter: &'a AtomicU64) -> Timed<'a> {
+        Timed { counter, began: self.clock.now() }
     }
 
     /// Fails in a forked child: connections, outbox and leases are the parent's.
@@ -309,7 +251,7 @@ impl Mount {
 
     fn call_once(&self, server: ServerIndex, number: u64, request: &Request) -> Result<Answer, Fault> {
         let connection = self.connection(server)?;
-        self.counters.messages.fetch_add(1, Ordering::Relaxed);
+        self.counters.message(request, 0);
         let answer =
             connection.start_as(number, request, &[], &[]).and_then(|ticket| connection.wait(ticket, None));
         if answer.is_err() && connection.is_dead() {
@@ -342,7 +284,7 @@ impl Mount {
             self.lost(server, &connection);
             connection = self.connection(server)?;
         }
-        self.counters.messages.fetch_add(1, Ordering::Relaxed);
+        self.counters.message(request, data.iter().map(|part| part.len()).sum());
         match connection.start_as(self.number(), request, data, &[]) {
             Ok(ticket) => Ok(Started { server, connection, ticket }),
             Err(fault) => {
@@ -357,6 +299,9 @@ impl Mount {
     /// Waits for a started request.
     pub(super) fn finish(&self, started: Started, target: Option<&mut [u8]>) -> Result<Answer, Fault> {
         let answer = started.connection.wait(started.ticket, target);
+        if let Ok(answer) = &answer {
+            self.counters.received_bytes.fetch_add(answer.data_bytes as u64, Ordering::Relaxed);
+        }
         if answer.is_err() && started.connection.is_dead() {
             self.lost(started.server, &started.connection);
         }
@@ -610,9 +555,9 @@ impl Mount {
         let attached = outbox.attach(server, |from| {
             self.retell_views(server, connection, from)?;
             let descriptor = std::os::fd::AsFd::as_fd(outbox.descriptor());
-            self.counters.messages.fetch_add(1, Ordering::Relaxed);
-            let ticket =
-                connection.start_as(self.number(), &Request::OfferOutbox { from }, &[], &[descriptor])?;
+            let request = Request::OfferOutbox { from };
+            self.counters.message(&request, 0);
+            let ticket = connection.start_as(self.number(), &request, &[], &[descriptor])?;
             let mut answer = connection.wait(ticket, None)?;
             let (Some(doorbell), Some(page)) = (answer.descriptors.pop(), answer.descriptors.pop()) else {
                 return Err(Fault::new(
@@ -687,6 +632,19 @@ impl Mount {
             self.lost(server, &connection);
         }
         answer.map(|_| ())
+    }
+}
+
+/// Time that is being counted.
+pub(super) struct Timed<'a> {
+    counter: &'a AtomicU64,
+    began: Nanos,
+}
+
+impl Drop for Timed<'_> {
+    fn drop(&mut self) {
+        let spent = MonotonicClock.now().0.saturating_sub(self.began.0);
+        self.counter.fetch_add(spent, Ordering::Relaxed);
     }
 }
 

@@ -36,6 +36,7 @@ impl OpenFile {
         if target.is_empty() {
             return Ok(0);
         }
+        let _time = self.mount.timed(&self.mount.counters.read_ns);
         let access = self.access(Want::Read {})?;
         let size = self.size_for(&access, offset.saturating_add(target.len() as u64))?;
         let count = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(target.len());

@@ -102,6 +102,7 @@ impl OpenFile {
         if view.direction() != Direction::Increasing || MAPPED_BYTES_MAX * 4 <= place.piece_bytes() {
             return self.read_pieces(place, target);
         }
+        let _time = self.mount.timed(&self.mount.counters.read_ns);
         let access = self.access(Want::Read {})?;
         let size = self.size_for(&access, span.end)?;
         let count = view.bytes_in(place.stream.clone(), 0..size);

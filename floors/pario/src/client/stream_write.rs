@@ -65,6 +65,7 @@ impl OpenFile {
         if place.view.view().is_whole() || LARGE_BYTES <= place.piece_bytes() {
             return self.write_pieces(place, source, heard);
         }
+        let _time = self.mount.timed(&self.mount.counters.write_ns);
         let access = self.access(Want::Write {})?;
         let written = StreamWrite { file: self, access: &access, place, source, heard, span: &span }.run();
         self.discard_ahead();

@@ -49,6 +49,7 @@ impl OpenFile {
                     format!("{}: {} bytes at {offset} end beyond every file", self.describe(), data.len()),
                 )
             })?;
+        let _time = self.mount.timed(&self.mount.counters.write_ns);
         let access = self.access(Want::Write {})?;
         let written = Write { file: self, access: &access, offset, data, heard }.run();
         // Behind the write: what another thread asked for ahead meanwhile may not have it.
