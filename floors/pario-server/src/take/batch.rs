@@ -396,6 +396,8 @@ impl<'a> Writer<'a, '_> {
         let Some(data) = group[number].data else { return };
         if self.run.end != cut.local || self.run.pieces.len() == PIECES_PER_CALL_MAX {
             self.flush(group);
+        }
+        if self.run.pieces.is_empty() {
             self.run.start = cut.local;
         }
         self.run.pieces.push(data.part(cut.data_at as usize, cut.bytes as usize));

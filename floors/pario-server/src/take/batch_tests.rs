@@ -54,6 +54,17 @@ fn neighbours_become_one_write() {
     assert_eq!(stats.snapshot().staged_pieces, 3);
 }
 
+/// The next object's first piece may start where the last one's run ended; it once was written at that run's start.
+#[test]
+fn objects_are_not_taken_for_each_other() {
+    let mut batch = Batch::new(ServerIndex(0));
+    add(&mut batch, 1, 2, stamp(1, 0), b"ab");
+    add(&mut batch, 2, 4, stamp(2, 0), b"cd");
+    let (store, _) = apply(&mut batch);
+    assert_eq!(contents(&store, 1), b"\0\0ab");
+    assert_eq!(contents(&store, 2), b"\0\0\0\0cd");
+}
+
 #[test]
 fn interleaved_views_of_two_writers_become_one_write() {
     let byte = Datatype::elementary(1).unwrap();
