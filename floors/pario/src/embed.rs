@@ -158,6 +158,7 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
         servers: usize::from(options.servers),
         locate: None,
         outbox_bytes: options.outbox_bytes,
+        method: crate::partition::choices::Method::Auto,
     };
     Ok((Embedded { servers, base, temporary, fork: fork_generation() }, mount))
 }

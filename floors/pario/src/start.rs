@@ -382,5 +382,6 @@ fn mount_spec(entry: &Entry) -> MountSpec {
         servers: entry.servers.len(),
         locate: None,
         outbox_bytes: usize::try_from(entry.settings.cache.outbox.0).unwrap_or(usize::MAX),
+        method: entry.settings.method,
     }
 }

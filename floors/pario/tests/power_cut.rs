@@ -66,6 +66,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
         servers: usize::from(SERVERS),
         locate: None,
         outbox_bytes: 0,
+        method: pario::Method::Auto,
     };
     (servers, Partition::from_spec(spec))
 }

@@ -8,6 +8,7 @@ use pario_core::{Code, Fault, FileAttr, Layout, ServerIndex};
 use pario_net::message::{At, NameReply, NameRequest, Phase, Reply, Request};
 use pario_view::View;
 
+use super::counts::Counts;
 use super::memory::Source;
 use super::mount::odd;
 use super::open_file::OpenFile;
@@ -15,6 +16,7 @@ use super::pending::Pending;
 use super::stream_write::Place;
 use super::views::NumberedView;
 use crate::error::Result;
+use crate::partition::choices::Method;
 
 /// Gathered writes up to this size are one record or one message.
 const GATHER_BYTES_MAX: usize = 1 << 20;
@@ -152,6 +154,27 @@ impl File {
         self.inner.check_open()?;
         self.inner.check_readable()?;
         Ok(self.inner.file.read_stream(place, target)?)
+    }
+
+    /// Whether this process shares memory with every server that the file lies on.
+    pub(crate) fn servers_near(&self) -> Result<bool> {
+        let file = &self.inner.file;
+        for server in file.layout.servers() {
+            if !file.mount.connection(server)?.shares_memory() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What the mount has done so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.inner.file.mount.counts()
+    }
+
+    /// The method set for the partition.
+    pub(crate) fn partition_method(&self) -> Method {
+        self.inner.file.mount.method()
     }
 
     /// Says with which server this process begins.

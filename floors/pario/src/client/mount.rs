@@ -22,6 +22,7 @@ use pario_sys::process::{Sign, fork_generation, start_ticks};
 use super::counts::{Counters, Counts};
 use super::notices::Notices;
 use super::open_file::OpenFile;
+use crate::partition::choices::Method;
 
 /// Answers that may be on their way without anybody waiting for them.
 const TOLD_MAX: u64 = 64;
@@ -69,6 +70,8 @@ pub struct MountSpec {
     pub locate: Option<Locate>,
     /// Outbox size, or 0 for what the servers propose.
     pub outbox_bytes: usize,
+    /// How collective accesses are put together, unless a file wishes otherwise.
+    pub method: Method,
 }
 
 impl std::fmt::Debug for MountSpec {
@@ -166,6 +169,11 @@ impl Mount {
 
     pub(super) fn session(&self) -> SessionId {
         self.session
+    }
+
+    /// How collective accesses are put together, unless a file wishes otherwise.
+    pub fn method(&self) -> Method {
+        self.spec.method
     }
 
     /// How many servers there are.

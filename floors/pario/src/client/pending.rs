@@ -30,6 +30,19 @@ struct Shared<T> {
     done: Condvar,
 }
 
+impl<T: Send + 'static> Pending<T> {
+    /// A call under way, and what its end is told to.
+    pub(crate) fn new() -> (Pending<T>, impl FnOnce(Result<T>) + Send + 'static) {
+        let shared = Arc::new(Shared { result: Mutex::new(None), done: Condvar::new() });
+        let theirs = Arc::clone(&shared);
+        let finish = move |result| {
+            *theirs.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            theirs.done.notify_all();
+        };
+        (Pending { shared }, finish)
+    }
+}
+
 impl<T> Pending<T> {
     /// Whether the call has finished.
     pub fn is_done(&self) -> bool {
@@ -55,16 +68,11 @@ impl Mount {
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<Pending<T>> {
         self.check_process()?;
-        let shared = Arc::new(Shared { result: Mutex::new(None), done: Condvar::new() });
-        let theirs = Arc::clone(&shared);
-        let job: Job = Box::new(move || {
-            let result = call();
-            *theirs.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-            theirs.done.notify_all();
-        });
+        let (pending, finish) = Pending::new();
+        let job: Job = Box::new(move || finish(call()));
         let closed = || Error::from(Fault::new(Code::Closed, "the mount's threads are gone"));
         self.pool.get_or_init(start_workers).jobs.send(job).map_err(|_| closed())?;
-        Ok(Pending { shared })
+        Ok(pending)
     }
 }
 

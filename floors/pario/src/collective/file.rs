@@ -6,10 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, Elements, View};
 
+use super::choice::{Choice, Facts, choose};
 use super::hints::Hints;
-use crate::client::{File, NumberedView, OpenOptions, Pending, Place, Source};
+use super::report::{self, Faults};
+use super::requests::Line;
+use crate::client::{Counts, File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
-use crate::group::Group;
+use crate::group::{Group, Reduce};
+use crate::partition::choices::Method;
 
 /// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
 /// [`GroupFile::set_view`] the view is the file's own bytes.
@@ -40,7 +44,11 @@ struct Inner {
     group: Arc<dyn Group>,
     file: File,
     hints: Hints,
+    method: Method,
+    /// What had been done when it was opened.
+    opened: (Counts, Faults),
     state: Mutex<State>,
+    line: Line,
 }
 
 #[derive(Debug)]
@@ -90,13 +98,44 @@ impl OpenOptions {
         group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
         let file = file?;
         file.set_turn(group.rank());
+        let choice = choose_for(&group, &file, hints)?;
+        report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
-        let inner = Inner { group, file, hints: hints.clone(), state: Mutex::new(state) };
+        let opened = (file.counts(), Faults::now());
+        let (hints, method) = (hints.clone(), choice.method);
+        let inner =
+            Inner { group, file, hints, method, opened, state: Mutex::new(state), line: Line::default() };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
 
+/// Decides on the method, from facts that all ranks share.
+fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints) -> Result<Choice> {
+    let near = file.servers_near();
+    group.agree(near.as_ref().map(|_| ()).map_err(Clone::clone))?;
+    let servers_near = group.reduce(u64::from(near?), Reduce::Min)? == 1;
+    let nodes = (0..group.size()).map(|rank| group.node_of(rank) + 1).max().unwrap_or(1);
+    Ok(choose(&Facts {
+        file: hints.method,
+        partition: file.partition_method(),
+        cache: hints.cache.unwrap_or(true),
+        servers_near,
+        ranks: group.size(),
+        nodes,
+    }))
+}
+
 impl GroupFile {
+    /// The method that collective accesses take.
+    pub fn method(&self) -> Method {
+        self.inner.method
+    }
+
+    /// What this process did, on all files of the mount, since this one was opened.
+    pub fn counts(&self) -> Counts {
+        self.inner.file.counts().since(&self.inner.opened.0)
+    }
+
     /// The group that opened it.
     pub fn group(&self) -> &Arc<dyn Group> {
         &self.inner.group
@@ -141,12 +180,37 @@ impl GroupFile {
 
     /// Writes at an offset, together with all others; data may be empty.
     pub fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write(offset, &Source::Bytes(data))
+        self.inner.line.run(|| self.write_at_all_now(offset, data))
     }
 
     /// Reads at an offset, together with all others.
     pub fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        self.inner.line.run(|| self.read_at_all_now(offset, target))
+    }
+
+    pub(super) fn write_at_all_now(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.inner.write(offset, &Source::Bytes(data))
+    }
+
+    pub(super) fn read_at_all_now(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         self.inner.read(offset, target)
+    }
+
+    /// The same file once more.
+    pub(super) fn share(&self) -> GroupFile {
+        GroupFile { inner: Arc::clone(&self.inner) }
+    }
+
+    pub(super) fn line(&self) -> &Line {
+        &self.inner.line
+    }
+
+    pub(super) fn place(&self) -> String {
+        self.inner.file.place()
+    }
+
+    pub(super) fn advance(&self, bytes: usize) -> Result<u64> {
+        self.inner.advance(bytes)
     }
 
     /// Writes at the individual pointer and moves it.
@@ -268,14 +332,15 @@ impl GroupFile {
 
     /// Puts what the group wrote on stable storage; collective.
     pub fn sync(&self) -> Result<()> {
-        let mine = self.inner.file.sync();
+        let mine = self.inner.line.run(|| self.inner.file.sync());
         self.inner.group.agree(mine)
     }
 
     /// Closes it; collective. Errors of any member are told to all.
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);
-        let mine = self.inner.file.close_shared();
+        let mine = self.inner.line.run(|| self.inner.file.close_shared());
+        report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
         group.agree(mine)
     }
 }

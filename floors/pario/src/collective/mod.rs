@@ -8,8 +8,11 @@
 //! Never: sends an offset list, except where two-phase was chosen. Always: an access reads what its own process wrote, whichever
 //! method wrote it.
 
+mod choice;
 mod file;
 mod hints;
+mod report;
+mod requests;
 
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
