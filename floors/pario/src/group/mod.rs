@@ -7,12 +7,17 @@
 //! that is merely late is waited for.
 
 mod alone;
+mod call;
+mod meeting;
+mod threads;
 
 use std::sync::Arc;
 
 use pario_core::{Code, Fault};
 
 pub use self::alone::Alone;
+pub use self::call::Call;
+pub use self::threads::{ThreadGroup, threads, threads_on};
 use crate::error::Result;
 
 /// How [`Group::reduce`] puts numbers together.
@@ -26,7 +31,7 @@ pub enum Reduce {
     Max,
 }
 
-/// See the module. Every method but `rank`, `size`, `node_of` and `check` is collective: all members call it, in the same order.
+/// See the module. Every method but `rank`, `size`, `node_of`, `check` and `leave` is collective: all members call it, in the same order.
 pub trait Group: std::fmt::Debug + Send + Sync {
     /// This process's place in the group.
     fn rank(&self) -> usize;
@@ -37,8 +42,14 @@ pub trait Group: std::fmt::Debug + Send + Sync {
     /// The node that a member runs on: members of one node share memory. Nodes are numbered by their first members.
     fn node_of(&self, rank: usize) -> usize;
 
-    /// Everyone's bytes, in the order of ranks.
+    /// Everyone's bytes, in the order of ranks. At most 16 MiB each and 64 MiB together; more is an error for all.
     fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// [`Group::allgather`] on behalf of a collective that is made of it, so that members who call different ones are told.
+    fn collect(&self, call: Call, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let _ = call;
+        self.allgather(bytes)
+    }
 
     /// Fails once a member is known to be gone, and names it. Sends nothing: for those who wait for a member by other means.
     fn check(&self) -> Result<()>;
@@ -46,21 +57,26 @@ pub trait Group: std::fmt::Debug + Send + Sync {
     /// The same members, for collectives that must not mix with those of this group.
     fn duplicate(&self) -> Result<Arc<dyn Group>>;
 
+    /// Leaves the group and its duplicates in order. Not collective: those who go on and miss this member are told that it has
+    /// left, and not that it died. Nothing happens where leaving needs no telling.
+    fn leave(&self) {}
+
     /// Waits until every member is here.
     fn barrier(&self) -> Result<()> {
-        self.allgather(&[]).map(|_| ())
+        self.collect(Call::Barrier, &[]).map(|_| ())
     }
 
     /// The bytes of `root`, for everyone.
     fn broadcast(&self, root: usize, bytes: &[u8]) -> Result<Vec<u8>> {
         let mine: &[u8] = if root == self.rank() { bytes } else { &[] };
-        let mut all = self.allgather(mine)?;
+        let call = Call::Broadcast { root: u32::try_from(root).unwrap_or(u32::MAX) };
+        let mut all = self.collect(call, mine)?;
         if root < all.len() { Ok(all.swap_remove(root)) } else { Err(no_member(root, all.len())) }
     }
 
     /// One number of everyone's.
     fn reduce(&self, number: u64, how: Reduce) -> Result<u64> {
-        let all = self.allgather(&number.to_le_bytes())?;
+        let all = self.collect(Call::Reduce, &number.to_le_bytes())?;
         let mut result: Option<u64> = None;
         for bytes in &all {
             let bytes: [u8; 8] = bytes.as_slice().try_into().map_err(|_| disagree("a number"))?;
@@ -76,7 +92,7 @@ pub trait Group: std::fmt::Debug + Send + Sync {
     /// Succeeds on all members, or fails on all: with a member's own error there, and elsewhere with one that names it.
     fn agree(&self, mine: Result<()>) -> Result<()> {
         let text = mine.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        let all = self.allgather(text.as_bytes())?;
+        let all = self.collect(Call::Agree, text.as_bytes())?;
         mine?;
         match all.iter().position(|text| !text.is_empty()) {
             None => Ok(()),
@@ -89,7 +105,7 @@ pub trait Group: std::fmt::Debug + Send + Sync {
 
     /// Fails on all members unless all gave the same bytes; `what` names them in the error.
     fn same(&self, what: &str, bytes: &[u8]) -> Result<()> {
-        let all = self.allgather(bytes)?;
+        let all = self.collect(Call::Same, bytes)?;
         match all.iter().position(|other| *other != all[0]) {
             None => Ok(()),
             Some(rank) => {
@@ -108,6 +124,15 @@ fn join(before: u64, next: u64, how: Reduce) -> Result<u64> {
             before.checked_add(next).ok_or_else(|| Fault::new(Code::TooLarge, "a sum over a group").into())
         }
     }
+}
+
+/// A member's bytes for a collective, or why it cannot have them: the others must be told, not left waiting.
+fn check_part(bytes: &[u8]) -> std::result::Result<Vec<u8>, String> {
+    if meeting::PART_BYTES_MAX < bytes.len() {
+        let limit = meeting::PART_BYTES_MAX;
+        return Err(format!("{} bytes for a collective of a group, at most {limit} may be", bytes.len()));
+    }
+    Ok(bytes.to_vec())
 }
 
 fn no_member(rank: usize, size: usize) -> crate::error::Error {
