@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use pario::group::{Hub, NODE_VARIABLE};
-use rustix::process::Signal;
+use rustix::process::{Resource, Signal};
 
 use self::output::Output;
 use crate::clock::Began;
@@ -48,6 +48,7 @@ pub(crate) fn node_labels(count: usize) -> Vec<String> {
 impl Ranks<'_> {
     /// Runs all ranks to their end; the exit code.
     pub(crate) fn run(&self, watch: &Watch) -> Outcome<u8> {
+        make_room(self.size);
         let hub = Hub::start(self.size)?;
         let commands = (0..self.size).map(|rank| self.command(&hub, rank)).collect();
         let mut children = watch.spawn_all(commands)?;
@@ -73,6 +74,18 @@ impl Ranks<'_> {
         command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+}
+
+/// Raises the limit of descriptors if so many ranks need more: two pipes, a socket and a process each.
+fn make_room(size: usize) {
+    let wanted = size as u64 * 4 + 256;
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|current| current < wanted) {
+        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+        if let Err(error) = rustix::process::setrlimit(Resource::Nofile, limit) {
+            tracing::warn!(%error, "the descriptor limit stays as it is");
+        }
     }
 }
 

@@ -92,6 +92,19 @@ fn who_leaves_in_order_is_missed_by_name() {
 }
 
 #[test]
+fn leaving_ends_a_round_that_another_thread_of_the_member_is_in() {
+    let hub = Hub::start(2).unwrap();
+    let groups = each(&hub, |group| group);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| groups[0].barrier().unwrap_err().to_string());
+        // Whether the other thread is in the round already or comes too late, it is told.
+        groups[0].leave();
+        let error = waiting.join().unwrap();
+        assert!(error.starts_with("rank 0 ") && error.contains("left the group"), "{error}");
+    });
+}
+
+#[test]
 fn a_handle_may_go_while_a_duplicate_stays_and_channels_are_given_back() {
     let hub = Hub::start(2).unwrap();
     each(&hub, |group| {

@@ -248,8 +248,11 @@ impl Service {
             Word::Bring { channel, call, bytes } => self.meeting.bring(channel, rank, call, bytes),
             Word::LeaveChannel { channel } => self.meeting.leave_channel(channel, rank),
             Word::Leave => {
+                // Told first: a thread of its own may be in a round.
+                let told = self.meeting.leave(rank);
+                self.tell(told);
                 self.seats[rank] = Seat::Over;
-                self.meeting.leave(rank)
+                return;
             }
         };
         self.tell(told);
