@@ -1,12 +1,12 @@
-//! The command of `pario run`: started, sent signals, waited for.
+//! The command of `pario run`, once or as several ranks: started, sent signals, waited for.
 //!
 //! Never: sends a signal to a process that has been collected. Always: what the terminal has sent to the command already is
-//! not sent twice.
+//! not sent twice; a signal reaches all ranks or comes before the first.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
@@ -17,12 +17,12 @@ use crate::error::{CliError, EXIT_NO_COMMAND, EXIT_NOT_RUN, Outcome, signal_code
 use crate::signals::{Stop, heeded};
 
 /// What `pario run` is doing, which decides what a signal means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 enum Phase {
     /// Bringing up, staging in: a signal stops it.
     Before,
-    /// The command runs: a signal is the command's.
-    Command { pid: Pid, group: bool },
+    /// The command runs: a signal is the command's. These processes of it have not been collected.
+    Command { pids: Vec<Pid>, group: bool },
     /// Staging out: the data is worth more than haste; only the second signal stops it.
     StageOut { signals: u32 },
     /// Taking down: that takes no time, and half of it would help nobody.
@@ -61,7 +61,9 @@ impl Watch {
         let mut phase = self.phase();
         match &mut *phase {
             Phase::Before => self.stop.set(signal),
-            Phase::Command { pid, group } => pass_on(*pid, *group, signal, from_process),
+            Phase::Command { pids, group } => {
+                pids.iter().for_each(|pid| pass_on(*pid, *group, signal, from_process));
+            }
             Phase::StageOut { signals } => {
                 *signals += 1;
                 if *signals == 1 {
@@ -87,38 +89,84 @@ impl Watch {
 
     /// Runs a command to its end; signals are passed on to it.
     pub(crate) fn run(&self, words: &[OsString], variables: &[(&str, OsString)]) -> Outcome<ExitStatus> {
-        let (program, arguments) = words.split_first().expect("a command has at least one word");
+        let mut command = command(words);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let mut child = self.spawn_all(vec![command])?.pop().expect("one command is one child");
+        wait_ended(pid_of(&child));
+        self.stage_out();
+        child.wait().map_err(|error| cannot_run(&words[0], &error))
+    }
+
+    /// Starts the command's processes, all or none; from now on signals are passed on to them.
+    pub(crate) fn spawn_all(&self, commands: Vec<Command>) -> Outcome<Vec<Child>> {
         // On a terminal the command stays in our process group: it may read, and the terminal's signals reach it by themselves.
         let group = !std::io::stdin().is_terminal();
-        let mut command = Command::new(program);
-        command.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
-        if group {
-            command.process_group(0);
-        }
-        let failed = |error: std::io::Error| {
-            let text = format!("cannot run {}: {error}", program.display());
-            let code =
-                if error.kind() == std::io::ErrorKind::NotFound { EXIT_NO_COMMAND } else { EXIT_NOT_RUN };
-            crate::context::complain(&CliError::with_cure(
-                text,
-                "give a program that is in PATH, or its path",
-            ));
-            CliError::Told { code }
-        };
         let mut phase = self.phase();
         self.stop.check()?;
-        let mut child = command.spawn().map_err(failed)?;
-        let pid =
-            i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a child has a process number");
-        *phase = Phase::Command { pid, group };
-        drop(phase);
-        // Not collected yet, so that its number is still its own while signals are passed on.
-        while let Err(rustix::io::Errno::INTR) =
-            rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-        {}
-        self.stage_out();
-        child.wait().map_err(failed)
+        let mut children: Vec<Child> = Vec::new();
+        for mut command in commands {
+            if group {
+                command.process_group(0);
+            }
+            match command.spawn() {
+                Ok(child) => children.push(child),
+                Err(error) => {
+                    for mut child in children {
+                        // It has hardly begun.
+                        let _ = child.kill();
+                        let _ = child.wait();
+                    }
+                    return Err(cannot_run(command.get_program(), &error));
+                }
+            }
+        }
+        *phase = Phase::Command { pids: children.iter().map(pid_of).collect(), group };
+        Ok(children)
     }
+
+    /// Collects a process that has ended; its number may be another's from now on.
+    pub(crate) fn collect(&self, child: &mut Child) -> std::io::Result<ExitStatus> {
+        let mut phase = self.phase();
+        if let Phase::Command { pids, .. } = &mut *phase {
+            let gone = pid_of(child);
+            pids.retain(|pid| *pid != gone);
+        }
+        child.wait()
+    }
+
+    /// Sends a signal of our own to what is left of the command.
+    pub(crate) fn send(&self, signal: Signal) {
+        if let Phase::Command { pids, group } = &*self.phase() {
+            pids.iter().for_each(|pid| pass_on(*pid, *group, signal.as_raw(), true));
+        }
+    }
+}
+
+/// A command from its words.
+pub(crate) fn command(words: &[OsString]) -> Command {
+    let (program, arguments) = words.split_first().expect("a command has at least one word");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+/// The number of a child.
+pub(crate) fn pid_of(child: &Child) -> Pid {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a child has a process number")
+}
+
+/// Waits until a child has ended, without collecting it: its number is still its own while signals are passed on.
+pub(crate) fn wait_ended(pid: Pid) {
+    while let Err(rustix::io::Errno::INTR) =
+        rustix::process::waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+    {}
+}
+
+fn cannot_run(program: &OsStr, error: &std::io::Error) -> CliError {
+    let text = format!("cannot run {}: {error}", program.display());
+    let code = if error.kind() == std::io::ErrorKind::NotFound { EXIT_NO_COMMAND } else { EXIT_NOT_RUN };
+    crate::context::complain(&CliError::with_cure(text, "give a program that is in PATH, or its path"));
+    CliError::Told { code }
 }
 
 fn pass_on(pid: Pid, group: bool, signal: i32, from_process: bool) {

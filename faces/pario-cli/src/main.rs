@@ -17,6 +17,7 @@ mod human;
 mod job;
 mod place;
 mod problem;
+mod ranks;
 mod settings_args;
 mod signals;
 mod stage;

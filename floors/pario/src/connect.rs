@@ -24,7 +24,7 @@ impl Connect for ByAddress {
             }
         }
         if why.is_empty() {
-            why.push("it has no address that can be used from here".into());
+            why.push("it has no address that can be used from here: it is on another machine or node, and not on TCP".into());
         }
         Err(Fault::new(Code::Unreachable, format!("server {server} is unreachable: {}", why.join("; "))))
     }

@@ -31,7 +31,7 @@ pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
 pub use error::{Error, Result};
-pub use group::{Alone, Group, ThreadGroup};
+pub use group::{Alone, Group, LocalGroup, ThreadGroup};
 pub use handle::Partition;
 pub use partition::choices::Method;
 

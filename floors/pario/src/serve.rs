@@ -15,6 +15,7 @@ use pario_server::{Ending, Server, ServerSpec};
 use pario_sys::signals::Signals;
 
 use crate::connect::ByAddress;
+use crate::group::own_node;
 use crate::partition::protocol::{LOG_FILE, ListenTcp, detach};
 use crate::partition::{Hold, Ready, ServeSpec, ServerEntry, ServerSide, Settings, StoreKind};
 
@@ -62,9 +63,13 @@ struct Running {
 /// Gets to know the peers, lets go of the starter, serves.
 fn converse<R: Read, W: Write>(side: &mut ServerSide<R, W>, spec: &ServeSpec, running: Running) -> ExitCode {
     let Running { server, ready, holds, signals } = running;
+    let node = ready.node.clone();
     let introduced = side.ready(ready).and_then(|()| side.peers()).and_then(|peers| {
         server.set_peers(Arc::new(ByAddress {
-            servers: peers.iter().map(|peer| addresses(peer, peer.is_at_own_address())).collect(),
+            servers: peers
+                .iter()
+                .map(|peer| addresses(peer, peer.is_at_own_address() && peer.node == node))
+                .collect(),
         }));
         side.up()
     });
@@ -109,6 +114,10 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         tracing::debug!(%error, "the descriptor limit stays as it is");
     }
     let settings = &spec.settings;
+    let node = match &spec.node {
+        Some(node) => Some(node.clone()),
+        None => own_node().map_err(|error| Fault::new(Code::Invalid, error.to_string()))?,
+    };
     let total = u16::try_from(settings.servers.len()).unwrap_or(u16::MAX);
     let defaults = Layout::new(settings.stripe.0, total, 0, total)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
@@ -131,7 +140,7 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         unix: unix.clone(),
         tcp,
     })?;
-    let ready = Ready::own(spec.index, unix, server.tcp_address());
+    let ready = Ready::own(spec.index, unix, server.tcp_address()).on(node);
     Ok((server, ready))
 }
 

@@ -69,6 +69,16 @@ pub struct Down {
 
 /// Starts a partition's servers: a new partition, one that is down, or one whose servers died, whose data comes back.
 pub fn up(registry: &Registry, settings: &Settings, limit: Duration) -> Result<Up> {
+    up_playing(registry, settings, &[], limit)
+}
+
+/// [`up`], with the servers of this machine playing several nodes: `nodes` are their labels, dealt to the servers in blocks.
+/// Processes share memory only with servers of their own label (`PARIO_NODE`) and use TCP to all others.
+pub fn up_playing(registry: &Registry, settings: &Settings, nodes: &[String], limit: Duration) -> Result<Up> {
+    if 1 < nodes.len() && settings.transport == TransportChoice::Unix {
+        let text = "transport = \"unix\" does not reach another node: use \"auto\" or \"tcp\"";
+        return Err(Error::Setup(format!("partition '{}': {text}", settings.name)));
+    }
     let began = MonotonicClock.now();
     let birth = match find_existing(settings).map_err(Error::setup)? {
         Some(id) => Birth::Found(id),
@@ -78,7 +88,7 @@ pub fn up(registry: &Registry, settings: &Settings, limit: Duration) -> Result<U
     let fresh = !claimed.entry.complete;
     let started = refuse_lost_memory(&claimed)
         .and_then(|()| end_survivors(&claimed))
-        .and_then(|()| launch_all(&claimed, limit))
+        .and_then(|()| launch_all(&claimed, nodes, limit))
         .and_then(|launched| {
             let entry = registry.finish(&claimed, launched.servers().to_vec()).map_err(Error::setup)?;
             let _ = launched.commit();
@@ -95,9 +105,10 @@ pub fn up(registry: &Registry, settings: &Settings, limit: Duration) -> Result<U
     }
 }
 
-fn launch_all(claimed: &Claimed, limit: Duration) -> Result<launch::Launched> {
+fn launch_all(claimed: &Claimed, nodes: &[String], limit: Duration) -> Result<launch::Launched> {
     let binary = binary::find_binary().map_err(Error::setup)?;
-    launch::start_all(&LaunchPlan::new(claimed, binary), limit).map_err(Error::setup)
+    let plan = LaunchPlan { nodes: nodes.to_vec(), ..LaunchPlan::new(claimed, binary) };
+    launch::start_all(&plan, limit).map_err(Error::setup)
 }
 
 /// A memory partition whose servers died has names but no bytes: zeros must not be passed off as data.
@@ -284,8 +295,11 @@ fn by_address(entry: &Entry) -> ByAddress {
         Some("unix") => TransportChoice::Unix,
         _ => entry.settings.transport,
     };
+    // A label that cannot be is no server's.
+    let node = crate::group::own_node().unwrap_or_else(|_| Some(String::new()));
     let servers = entry.servers.iter().map(|server| {
-        let mut all = addresses(server, entry.is_here(server) && transport != TransportChoice::Tcp);
+        let shares = entry.is_here(server) && server.node == node;
+        let mut all = addresses(server, shares && transport != TransportChoice::Tcp);
         if transport == TransportChoice::Unix {
             all.retain(|address| matches!(address, pario_net::stream::Address::Unix(_)));
         }

@@ -6,6 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use pario::Partition;
@@ -17,11 +18,14 @@ use crate::context::{Context, PARTITION_VARIABLE, complain};
 use crate::copy::Copied;
 use crate::error::{CliError, EXIT_PARTLY, Outcome};
 use crate::job::{Watch, exit_code};
+use crate::ranks::{self, Ranks};
 use crate::settings_args::SettingsArgs;
 use crate::{demo, human, stage};
 
 /// Servers of a partition that was not told how many.
 const SERVERS_DEFAULT: &str = "4";
+/// Ranks of one machine; each has three threads of this process.
+const RANKS_MAX: u16 = 512;
 
 /// What can be said to `pario run`.
 #[derive(ClapArgs, Debug)]
@@ -31,11 +35,17 @@ Examples:
   pario run --servers 4 --stage-out out/ -- ./simulate   up, run, stage out, down
   pario run --stage-in input/ -- sh -c 'pario ls -l pario://$PARIO_PARTITION/'
   pario run --store memory --memory 8GiB -- ./simulate
+  pario run -n 4 -- ./simulate                           four ranks that are a group
+  pario run -n 4 --nodes 2 --tag-output -- ./simulate    two nodes, played by this machine
+  pario run -n 4 --partition scratch -- ./simulate       on a partition that is up
 The command gets PARIO_PARTITION, PARIO_REGISTRY and PARIO_BIN; signals are passed on to it; the
 exit code is its own, 128 + N if signal N ended it, 127 if it was not found, 126 if it could not be
 run. Staging out is verified by checksums and
 runs also when the command failed; if it cannot be done the partition is kept, the way to reach it
-is printed, and the exit code is 3 if the command's was 0.")]
+is printed, and the exit code is 3 if the command's was 0.
+With -n the ranks find each other by PARIO_RANK, PARIO_SIZE, PARIO_GROUP and PARIO_GROUP_TOKEN; the
+exit code is that of the first rank that failed. When a signal ends a rank, the others are told and
+get 5 s to end by themselves, then SIGTERM and 5 s later SIGKILL. Rank 0 reads standard input.")]
 pub(crate) struct Args {
     /// A partition file
     #[arg(long, value_name = "FILE")]
@@ -51,6 +61,18 @@ pub(crate) struct Args {
     /// Leave the partition running at the end
     #[arg(long)]
     keep: bool,
+    /// Run so many copies of the command, as the ranks of a group
+    #[arg(short = 'n', long, value_name = "N", requires = "command")]
+    ranks: Option<u16>,
+    /// Play so many nodes: ranks, and servers that are started, get labels, and share no memory with another label
+    #[arg(long, value_name = "K", requires = "ranks")]
+    nodes: Option<u16>,
+    /// Begin each line that a rank prints with its number
+    #[arg(long, requires = "ranks")]
+    tag_output: bool,
+    /// Use a partition that is up, and leave it up, instead of one for the life of the command
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "keep", "SettingsArgs"])]
+    partition: Option<String>,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -59,10 +81,16 @@ pub(crate) struct Args {
 /// Carries it out.
 pub(crate) fn run(context: &Context, args: Args) -> Outcome<ExitCode> {
     check_directories(&args)?;
+    check_ranks(&args)?;
     let registry = context.registry()?;
-    let settings = settings(&args, &registry)?.settings(args.file.as_deref(), &registry)?;
     let watch = Watch::start()?;
-    let up = pario::start::up(&registry, &settings, launch::START_LIMIT)?;
+    let up = match &args.partition {
+        Some(name) => attach(&registry, name)?,
+        None => {
+            let settings = settings(&args, &registry)?.settings(args.file.as_deref(), &registry)?;
+            pario::start::up_playing(&registry, &settings, &node_labels(&args), launch::START_LIMIT)?
+        }
+    };
     let session = Session { context, args: &args, registry: &registry, up: &up, watch: &watch };
     session.report_start()?;
     let ran = session.work();
@@ -85,6 +113,26 @@ fn check_directories(args: &Args) -> Outcome {
         complain(&CliError::with_cure(text, cure));
     }
     Ok(())
+}
+
+fn check_ranks(args: &Args) -> Outcome {
+    let Some(ranks) = args.ranks else { return Ok(()) };
+    if ranks == 0 || RANKS_MAX < ranks {
+        return Err(CliError::usage(format!("-n {ranks}: 1 to {RANKS_MAX} ranks can be run")));
+    }
+    if let Some(nodes) = args.nodes.filter(|nodes| *nodes == 0 || ranks < *nodes) {
+        return Err(CliError::usage(format!("--nodes {nodes}: {ranks} ranks play 1 to {ranks} nodes")));
+    }
+    Ok(())
+}
+
+fn node_labels(args: &Args) -> Vec<String> {
+    ranks::node_labels(args.nodes.map_or(0, usize::from))
+}
+
+/// A partition that others brought up.
+fn attach(registry: &Registry, name: &str) -> Outcome<Up> {
+    Ok(Up { entry: registry.find(name)?, took: Duration::ZERO, fresh: false })
 }
 
 fn settings(args: &Args, registry: &Registry) -> Outcome<SettingsArgs> {
@@ -138,7 +186,7 @@ impl Session<'_> {
     }
 
     fn report_start(&self) -> Outcome {
-        if self.context.speech.verbose == 0 {
+        if self.context.speech.verbose == 0 || self.args.partition.is_some() {
             return Ok(());
         }
         let servers = human::count(self.up.entry.servers.len(), "server");
@@ -160,7 +208,10 @@ impl Session<'_> {
         self.watch.stop.check()?;
         let code = match self.args.command.is_empty() {
             true => self.demonstrate(&partition)?,
-            false => exit_code(self.watch.run(&self.args.command, &self.variables())?),
+            false => match self.args.ranks {
+                None => exit_code(self.watch.run(&self.args.command, &self.variables())?),
+                Some(ranks) => self.ranks(ranks).run(self.watch)?,
+            },
         };
         self.watch.stage_out();
         let Some(dir) = &self.args.stage_out else { return Ok(Ran { code, kept: false }) };
@@ -186,6 +237,17 @@ impl Session<'_> {
             let files = human::count(usize::try_from(copied.files).unwrap_or(usize::MAX), "file");
             let text = format!("staged out {files}, {}, verified", Size(copied.bytes).rounded());
             complain(&CliError::failed(text));
+        }
+    }
+
+    fn ranks(&self, size: u16) -> Ranks<'_> {
+        Ranks {
+            words: &self.args.command,
+            variables: self.variables(),
+            size: usize::from(size),
+            nodes: node_labels(self.args),
+            tag_output: self.args.tag_output,
+            quiet: self.context.speech.quiet,
         }
     }
 
@@ -215,6 +277,9 @@ impl Session<'_> {
     fn end(&self, ran: Outcome<Ran>) -> Outcome<ExitCode> {
         self.watch.take_down();
         let kept = ran.as_ref().is_ok_and(|ran| ran.kept);
+        if self.args.partition.is_some() {
+            return ran.map(|ran| ExitCode::from(ran.code));
+        }
         if kept || self.args.keep {
             self.say_kept(kept);
             return ran.map(|ran| ExitCode::from(ran.code));

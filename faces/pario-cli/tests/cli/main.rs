@@ -5,6 +5,7 @@ mod doctoring;
 mod files;
 mod lifecycle;
 mod mistakes;
+mod ranks;
 mod running;
 mod streams;
 mod support;

@@ -8,8 +8,15 @@
 
 mod alone;
 mod call;
+mod hub;
+mod invitation;
+mod listening;
+mod local;
 mod meeting;
+mod nodes;
+mod share;
 mod threads;
+mod wire;
 
 use std::sync::Arc;
 
@@ -17,6 +24,11 @@ use pario_core::{Code, Fault};
 
 pub use self::alone::Alone;
 pub use self::call::Call;
+pub use self::hub::Hub;
+pub use self::invitation::{GROUP_VARIABLE, Invitation, RANK_VARIABLE, SIZE_VARIABLE, TOKEN_VARIABLE};
+pub use self::local::{LocalGroup, current, from_env};
+pub use self::nodes::{NODE_VARIABLE, own_node};
+pub use self::share::{SHARED_NAME, create_shared, share};
 pub use self::threads::{ThreadGroup, threads, threads_on};
 use crate::error::Result;
 

@@ -62,6 +62,9 @@ pub struct ServerEntry {
     pub unix: Option<PathBuf>,
     /// Its TCP address.
     pub tcp: Option<SocketAddr>,
+    /// The label of the node that it plays; memory is shared with processes of the same label only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Its process number.
     pub pid: u32,
     /// When that process started.
@@ -230,6 +233,7 @@ pub(super) mod tests {
             dir: settings.servers[usize::from(index)].dir.clone(),
             unix: Some("/tmp/socket".into()),
             tcp: Some("127.0.0.1:4000".parse().unwrap()),
+            node: None,
             pid: own.pid,
             start_ticks: own.start_ticks,
         };

@@ -36,6 +36,9 @@ pub struct LaunchPlan {
     pub mode: StartMode,
     /// The `pario` command, on this machine and on others.
     pub binary: PathBuf,
+    /// Labels of the nodes that the servers of this machine play, dealt to them in blocks; none: all play the node that
+    /// `PARIO_NODE` says, if any.
+    pub nodes: Vec<String>,
 }
 
 /// One server that did not start.
@@ -158,7 +161,7 @@ impl LaunchPlan {
     /// The plan for a partition that was claimed.
     #[must_use]
     pub fn new(claimed: &Claimed, binary: PathBuf) -> LaunchPlan {
-        LaunchPlan { entry: claimed.entry.clone(), mode: claimed.mode(), binary }
+        LaunchPlan { entry: claimed.entry.clone(), mode: claimed.mode(), binary, nodes: Vec::new() }
     }
 
     fn servers(&self) -> &[ServerAddress] {
@@ -189,8 +192,15 @@ impl LaunchPlan {
             dir: server.dir.clone(),
             names: (at == 0).then(|| self.names_place()),
             listen: self.listen(at, spread),
+            node: self.node(at),
         };
         self.servers().iter().enumerate().map(spec).collect()
+    }
+
+    /// Servers of other machines play what they are told there.
+    fn node(&self, at: usize) -> Option<String> {
+        let servers = self.servers();
+        servers[at].is_local().then(|| self.nodes.get(at * self.nodes.len() / servers.len()).cloned())?
     }
 
     fn names_place(&self) -> NamesPlace {
@@ -239,6 +249,7 @@ impl LaunchPlan {
             dir: address.dir.clone(),
             unix: ready.unix,
             tcp: ready.tcp,
+            node: ready.node,
             pid: ready.pid,
             start_ticks: ready.start_ticks,
         }

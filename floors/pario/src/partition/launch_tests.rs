@@ -155,7 +155,7 @@ impl Stage {
             servers: vec![],
             settings,
         };
-        LaunchPlan { entry, mode: StartMode::Fresh, binary: self.control().join("pario") }
+        LaunchPlan { entry, mode: StartMode::Fresh, binary: self.control().join("pario"), nodes: Vec::new() }
     }
 
     /// Every server process that ever began to serve here.
@@ -364,8 +364,12 @@ fn child_starts() {
     let Some(order) = std::env::var_os(STARTER) else { return };
     let plan = fs::read_to_string(&order).unwrap();
     let (binary, entry) = plan.split_once('\n').unwrap();
-    let plan =
-        LaunchPlan { entry: toml::from_str(entry).unwrap(), mode: StartMode::Fresh, binary: binary.into() };
+    let plan = LaunchPlan {
+        entry: toml::from_str(entry).unwrap(),
+        mode: StartMode::Fresh,
+        binary: binary.into(),
+        nodes: Vec::new(),
+    };
     let _launched = start_all(&plan, LIMIT).unwrap();
     fs::write(Path::new(&order).with_extension("up"), "").unwrap();
     let _ = std::io::Read::read(&mut std::io::stdin(), &mut [0]);

@@ -59,6 +59,9 @@ pub struct ServeSpec {
     pub names: Option<NamesPlace>,
     /// Where to listen.
     pub listen: Listen,
+    /// The label of the node that it plays; `None`: what `PARIO_NODE` says where it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
 }
 
 /// Where the manager keeps names and inodes.
@@ -126,6 +129,9 @@ pub struct Ready {
     pub unix: Option<PathBuf>,
     /// Its TCP address, as others reach it.
     pub tcp: Option<SocketAddr>,
+    /// The label of the node that it plays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Its process number.
     pub pid: u32,
     /// When that process started.
@@ -137,7 +143,13 @@ impl Ready {
     #[must_use]
     pub fn own(index: ServerIndex, unix: Option<PathBuf>, tcp: Option<SocketAddr>) -> Ready {
         let Process { pid, start_ticks } = Process::own();
-        Ready { index, unix, tcp, pid, start_ticks }
+        Ready { index, unix, tcp, node: None, pid, start_ticks }
+    }
+
+    /// The same, on the node of this label.
+    #[must_use]
+    pub fn on(self, node: Option<String>) -> Ready {
+        Ready { node, ..self }
     }
 }
 
@@ -351,6 +363,7 @@ mod tests {
             dir: "/tmp/x/1".into(),
             names: None,
             listen: Listen { unix: true, tcp: Some(ListenTcp { host: None, port: 0 }) },
+            node: None,
         }
     }
 

@@ -1,0 +1,249 @@
+//! `pario run -n N` from end to end: ranks that write a file together, and what is told when one of them, or `pario run`, dies.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use common::pattern;
+use common::stage::{TOLD_LIMIT, job, timed, until};
+use pario::partition::Registry;
+use pario::partition::binary::find_binary;
+use pario::{Datatype, Hints, Partition};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PIECE: usize = 10_000;
+const PIECES: usize = 30;
+/// Where ranks find a sign that they may go on.
+const GO: &str = "PARIO_TEST_GO";
+
+/// What a rank of a test does.
+#[test]
+fn child() {
+    let Some(job) = job() else { return };
+    let group = pario::group::from_env().unwrap().expect("a rank has an invitation");
+    let (rank, size) = (group.rank(), group.size());
+    let partition = Partition::mount(&std::env::var("PARIO_PARTITION").unwrap()).unwrap();
+    let options = partition.options().create(true).read(true).write(true);
+    let file = options.open_all(&group, "together", &Hints::default()).unwrap();
+    let byte = Datatype::elementary(1).unwrap();
+    let piece = Datatype::contiguous(i64::try_from(PIECE).unwrap(), &byte).unwrap();
+    let filetype = piece.resized(0, i64::try_from(PIECE * size).unwrap()).unwrap();
+    file.set_view(i64::try_from(PIECE * rank).unwrap(), &byte, &filetype).unwrap();
+    let mine = pattern(PIECE * PIECES, rank as u64);
+    file.write_at_all(0, &mine).unwrap();
+    say(&format!("pid {}", std::process::id()));
+    if job == "hold" {
+        assert!(until(|| Path::new(&std::env::var(GO).unwrap()).exists()), "the test lets go");
+    }
+    if job == "wait" {
+        let error = loop {
+            if let Err(error) = group.barrier() {
+                break error;
+            }
+        };
+        say(&format!("error {error}"));
+        std::process::exit(9);
+    }
+    group.barrier().unwrap();
+    let mut back = vec![0; mine.len()];
+    assert_eq!(file.read_at_all(0, &mut back).unwrap(), mine.len());
+    assert!(back == mine, "rank {rank} reads its own");
+    file.close().unwrap();
+    say("right");
+    group.leave();
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("said {line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// `pario run` with ranks that are this binary; everything ends with it.
+struct Run {
+    child: Child,
+    lines: Receiver<(usize, String)>,
+    dir: tempfile::TempDir,
+}
+
+impl Run {
+    /// `None`, said aloud, where the command is not built.
+    fn start(size: usize, options: &[&str], job: &str) -> Option<Run> {
+        let binary = match find_binary() {
+            Ok(binary) => binary,
+            Err(error) => {
+                assert!(std::env::var_os("PARIO_TEST_RUN").is_none(), "`./test` builds the command: {error}");
+                eprintln!("SKIPPED, build it with `cargo build -p pario-cli`: {error}");
+                return None;
+            }
+        };
+        let dir = tempfile::Builder::new().prefix("pario-ranks-").tempdir().unwrap();
+        let mut command = Command::new(binary);
+        command.args(["run", "-n", &size.to_string(), "--tag-output", "--name", "ranks", "--dir"]);
+        command.arg(dir.path()).args(options).arg("--").arg(std::env::current_exe().unwrap());
+        command.args(["--exact", "child", "--nocapture"]);
+        command.env("PARIO_TEST_JOB", job).env("PARIO_REGISTRY", dir.path().join("registry"));
+        command.env(GO, dir.path().join("go")).env_remove("PARIO_NODE");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (said, lines) = channel();
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let Some((tag, text)) = line.split_once("] ") else { continue };
+                let (Some(rank), Some((_, text))) = (tag.strip_prefix('['), text.split_once("said ")) else {
+                    continue;
+                };
+                let _ = said.send((rank.parse().unwrap(), text.to_owned()));
+            }
+        });
+        Some(Run { child, lines, dir })
+    }
+
+    /// What `count` ranks say next, by rank.
+    #[track_caller]
+    fn hear(&self, count: usize) -> BTreeMap<usize, String> {
+        let next = |_| self.lines.recv_timeout(Duration::from_secs(60)).expect("ranks say something");
+        let heard: BTreeMap<usize, String> = (0..count).map(next).collect();
+        assert_eq!(heard.len(), count, "each says one thing: {heard:?}");
+        heard
+    }
+
+    /// The process numbers of the ranks.
+    #[track_caller]
+    fn pids(&self, size: usize) -> Vec<u32> {
+        let number = |text: String| text.strip_prefix("pid ").unwrap().parse().unwrap();
+        self.hear(size).into_values().map(number).collect()
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    fn registry(&self) -> Registry {
+        Registry::open(&self.dir.path().join("registry"))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // In order, if it still can: it takes its ranks and servers with it.
+        if let Ok(None) = self.child.try_wait() {
+            send(self.child.id(), Signal::TERM);
+            until(|| !matches!(self.child.try_wait(), Ok(None)));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for server in
+            self.registry().get("ranks").ok().flatten().map(|entry| entry.servers).unwrap_or_default()
+        {
+            if server.process().is_alive() {
+                send(server.pid, Signal::KILL);
+                until(|| !server.process().is_alive());
+            }
+        }
+    }
+}
+
+fn send(pid: u32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), signal);
+}
+
+#[test]
+fn ranks_write_one_file_together() {
+    for (size, options) in
+        [(1, &["--servers", "1"][..]), (3, &["--servers", "2"]), (5, &["--servers", "3", "--nodes", "3"])]
+    {
+        let Some(mut run) = Run::start(size, options, "plain") else { return };
+        run.pids(size);
+        assert!(run.hear(size).values().all(|said| said == "right"));
+        assert!(run.end().success());
+    }
+}
+
+#[test]
+fn a_killed_rank_is_told_to_the_others_and_is_the_exit_code() {
+    let Some(mut run) = Run::start(4, &["--servers", "2"], "wait") else { return };
+    let pids = run.pids(4);
+    send(pids[1], Signal::KILL);
+    let (heard, took) = timed(|| run.hear(3));
+    let who = format!("rank 1 (process {}, ranks-", pids[1]);
+    for (rank, said) in heard {
+        assert!(rank != 1 && said.contains(&who), "{rank}: {said}");
+    }
+    assert!(took < TOLD_LIMIT, "{took:?}");
+    assert_eq!(run.end().code(), Some(137));
+}
+
+#[test]
+fn ranks_are_told_when_pario_run_is_killed() {
+    let Some(mut run) = Run::start(3, &["--servers", "1"], "wait") else { return };
+    let pids = run.pids(3);
+    let ticks: Vec<u64> = pids.iter().map(|pid| pario_sys::process::start_ticks(*pid).unwrap()).collect();
+    send(run.child.id(), Signal::KILL);
+    run.end();
+    // Their output has no reader any more; they end by what they were told, and not at all if they hang.
+    for (pid, ticks) in pids.iter().zip(ticks) {
+        let ended = until(|| !pario_sys::process::is_alive(*pid, ticks));
+        if !ended {
+            send(*pid, Signal::KILL);
+        }
+        assert!(ended, "rank {pid} ends");
+    }
+}
+
+/// Inodes of memory that a process has open or mapped.
+fn memory(pid: u32) -> BTreeSet<u64> {
+    let mut found = BTreeSet::new();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    for line in maps.lines().filter(|line| line.contains("/memfd:")) {
+        found.insert(line.split_ascii_whitespace().nth(4).unwrap().parse().unwrap());
+    }
+    for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().map_while(Result::ok) {
+        let link = std::fs::read_link(entry.path()).unwrap_or_default();
+        if link.to_string_lossy().starts_with("/memfd:") {
+            use std::os::unix::fs::MetadataExt;
+            found.extend(std::fs::metadata(entry.path()).map(|metadata| metadata.ino()).ok());
+        }
+    }
+    found
+}
+
+#[test]
+fn no_memory_is_shared_between_nodes() {
+    let Some(mut run) = Run::start(4, &["--servers", "4", "--nodes", "2", "--stripe", "64KiB"], "hold")
+    else {
+        return;
+    };
+    let ranks = run.pids(4);
+    let servers = run.registry().find("ranks").unwrap().servers;
+    let labels: Vec<_> = servers.iter().map(|server| server.node.clone().unwrap()).collect();
+    assert_eq!(labels, ["node0", "node0", "node1", "node1"]);
+    let rank_label = |rank: usize| format!("node{}", rank / 2);
+    let all: Vec<(String, BTreeSet<u64>)> = ranks
+        .iter()
+        .enumerate()
+        .map(|(rank, pid)| (rank_label(rank), memory(*pid)))
+        .chain(servers.iter().map(|server| (server.node.clone().unwrap(), memory(server.pid))))
+        .collect();
+    let shared = |a: usize, b: usize| all[a].1.intersection(&all[b].1).count();
+    let pairs = || (0..all.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    for (a, b) in pairs().filter(|(a, b)| all[*a].0 != all[*b].0) {
+        assert_eq!(shared(a, b), 0, "{a} and {b} are on different nodes");
+    }
+    // A rank and the servers of its node do share memory: its outbox and their cursors.
+    for rank in 0..4 {
+        let own = (4..8).filter(|server| all[*server].0 == all[rank].0);
+        assert!(own.map(|server| shared(rank, server)).sum::<usize>() > 0, "rank {rank} has its outbox");
+    }
+    std::fs::write(run.dir.path().join("go"), "").unwrap();
+    assert!(run.hear(4).values().all(|said| said == "right"));
+    assert!(run.end().success());
+}
