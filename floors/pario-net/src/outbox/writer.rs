@@ -223,8 +223,14 @@ impl Outbox {
 
     /// Notes that a server is gone. What it had not taken waits in the ring for its return, as long as the ring has room.
     pub fn detach(&self, server: ServerIndex) {
+        self.detach_if(server, |_| true);
+    }
+
+    fn detach_if(&self, server: ServerIndex, is_meant: impl FnOnce(&Arc<Cursor>) -> bool) {
         let slot = &mut self.slots()[server.at()];
-        if let Slot::Attached(cursor) = slot {
+        if let Slot::Attached(cursor) = slot
+            && is_meant(cursor)
+        {
             *slot = Slot::Stopped { taken: cursor.taken(), wanted: cursor.wanted.load(Ordering::Acquire) };
         }
     }
@@ -282,7 +288,8 @@ impl Outbox {
         self.check_attached(meta, data.len() as u64)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
-        self.wait_for_room(ring.tail, pad + need, progress)?;
+        self.wait_for_room(ring.tail + pad + need, meta, data.len() as u64, progress)?;
+        self.check_attached(meta, data.len() as u64)?;
         self.give_up_oldest(&mut ring, pad + need);
         if 0 < pad {
             self.write_head(ring.tail, RecordKind::Pad, pad - RECORD_ALIGN, meta);
@@ -365,9 +372,16 @@ impl Outbox {
         self.segment.write(self.place(position), &head.encode());
     }
 
-    /// Waits until `need` bytes behind `tail` are nobody's.
-    fn wait_for_room(&self, tail: u64, need: u64, progress: Progress<'_>) -> Result<(), Fault> {
-        let floor = (tail + need).saturating_sub(self.capacity);
+    /// Waits until a record of `bytes` that ends at `end` overwrites nobody's. A server that is found to be gone meanwhile keeps
+    /// no record waiting that wants nothing of it.
+    fn wait_for_room(
+        &self,
+        end: u64,
+        meta: RecordMeta,
+        bytes: u64,
+        progress: Progress<'_>,
+    ) -> Result<(), Fault> {
+        let floor = end.saturating_sub(self.capacity);
         let mut started: Option<Nanos> = None;
         while let Some(slowest) = self.slowest() {
             if floor <= slowest.taken() {
@@ -375,7 +389,13 @@ impl Outbox {
             }
             self.nap(&slowest, floor);
             let started = *started.get_or_insert_with(|| self.clock.now());
-            self.check(&slowest, started, progress)?;
+            if let Err(fault) = self.check(&slowest, started, progress) {
+                let mut pieces = meta.layout.pieces(meta.offset..meta.offset + bytes);
+                if pieces.any(|piece| piece.server == slowest.server) {
+                    return Err(fault);
+                }
+                self.detach_if(slowest.server, |cursor| Arc::ptr_eq(cursor, &slowest));
+            }
         }
         Ok(())
     }
@@ -407,12 +427,19 @@ impl Outbox {
 
     /// Notes what the record wants of which server and wakes those that have enough to do.
     fn announce(&self, end: u64, meta: RecordMeta, bytes: u64) {
-        let slots = self.slots();
+        let mut slots = self.slots();
         for piece in meta.layout.pieces(meta.offset..meta.offset + bytes) {
-            let Some(cursor) = slots.get(piece.server.at()).and_then(Slot::cursor) else { continue };
-            cursor.wanted.store(end, Ordering::Release);
-            if WAKE_BYTES <= cursor.unannounced.fetch_add(piece.bytes, Ordering::Relaxed) + piece.bytes {
-                cursor.wake();
+            match slots.get_mut(piece.server.at()) {
+                Some(Slot::Attached(cursor)) => {
+                    cursor.wanted.store(end, Ordering::Release);
+                    let unannounced = cursor.unannounced.fetch_add(piece.bytes, Ordering::Relaxed);
+                    if WAKE_BYTES <= unannounced + piece.bytes {
+                        cursor.wake();
+                    }
+                }
+                // It went a moment ago: the record waits for its return like those before it.
+                Some(Slot::Stopped { wanted, .. }) => *wanted = end,
+                Some(Slot::Never) | None => {}
             }
         }
     }
