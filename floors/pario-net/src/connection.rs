@@ -574,7 +574,8 @@ fn lost(server: ServerIndex, place: &str, error: &FrameError) -> Fault {
 /// The client's half of the handshake.
 fn greet(stream: &Stream, hello: &Hello, secret: &Secret) -> Result<Welcome, Fault> {
     let send = |kind, message: Vec<u8>| -> Result<(), Fault> {
-        stream.send_all(&mut [IoSlice::new(&message)], &[]).map_err(|error| Fault::from_io(&error, kind))
+        let hung_up = |error| Fault::new(Code::Unreachable, format!("{kind}: {error}"));
+        stream.send_all(&mut [IoSlice::new(&message)], &[]).map_err(hung_up)
     };
     send("greeting", frame::seal(FrameKind::Hello, 0, hello, &[], DataCheck::None))?;
     let challenge: Challenge = expect(stream, FrameKind::Challenge)?;

@@ -67,14 +67,27 @@ impl Ground {
 
     /// Brings up a partition of so many servers on this machine.
     pub(crate) fn up(&self, name: &str, servers: usize) -> Result<Up, BenchError> {
+        self.up_with(name, servers, &[])
+    }
+
+    /// The same with settings that the benchmark needs, whatever the environment says.
+    pub(crate) fn up_with(
+        &self,
+        name: &str,
+        servers: usize,
+        options: &[(Key, String)],
+    ) -> Result<Up, BenchError> {
         let setup =
             |error: pario::partition::ConfigError| BenchError::Pario(pario::Error::Setup(error.to_string()));
         let dirs = (0..servers).map(|index| self.storage(name).join(index.to_string()).display().to_string());
-        let settings = Layers::new()
+        let layers = Layers::new()
             .environment()
             .map_err(setup)?
             .option(Key::Name, name, "bench")
-            .option_list(Key::Servers, dirs.collect(), "bench")
+            .option_list(Key::Servers, dirs.collect(), "bench");
+        let settings = options
+            .iter()
+            .fold(layers, |layers, (key, value)| layers.option(*key, value, "bench"))
             .check()
             .map_err(setup)?;
         Ok(pario::start::up(&self.registry(), &settings, START_LIMIT)?)

@@ -6,6 +6,9 @@ use pario::Partition;
 use serde::{Deserialize, Serialize};
 
 use super::error::BenchError;
+use super::full::hammer::{self, Hammer, HammerJob};
+use super::full::neighbour::{self, NeighbourJob};
+use super::full::{FillJob, fill};
 use super::io::transfer::{self, Transfer};
 use super::meta::names::{self, NamesJob};
 use crate::demo::rank::{self, RankJob};
@@ -28,6 +31,14 @@ pub(crate) enum Job {
     Names(NamesJob),
     /// A rank of the demonstration.
     Rank(RankJob),
+    /// Fill a server.
+    Fill(FillJob),
+    /// Write without pause until told to end.
+    HammerBegin(HammerJob),
+    /// End that.
+    HammerEnd,
+    /// Write and read a file beside it.
+    Neighbour(NeighbourJob),
 }
 
 /// What a job came to.
@@ -47,6 +58,7 @@ pub(crate) struct Outcome {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) buffer: Vec<u8>,
+    pub(crate) hammer: Option<Hammer>,
     mounts: HashMap<String, Partition>,
 }
 
@@ -63,6 +75,10 @@ impl State {
             Job::Remove(transfer) => transfer::remove(self, transfer),
             Job::Names(job) => names::run(self, job),
             Job::Rank(job) => rank::run(self, job),
+            Job::Fill(job) => fill(self, job),
+            Job::HammerBegin(job) => hammer::begin(self, job),
+            Job::HammerEnd => hammer::end(self),
+            Job::Neighbour(job) => neighbour::run(self, job),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `pario bench`: sides of a comparison in turn, each in fresh processes, and figures with median and spread.
 //!
 //! ```text
-//!  cmd::bench ─► io | meta (a kernel: which sides, which figures) ─► Worker (a process per side) ─► Job
+//!  cmd::bench ─► io | meta | full (a kernel: which sides, which figures) ─► Worker (a process per side) ─► Job
 //!                     │                                                 Ground (directory, registry, partitions, janitor)
 //!                     └─► Figures ─► Report (table or --json, with machine and settings)
 //! ```
@@ -13,6 +13,7 @@
 mod error;
 mod figures;
 mod footprint;
+pub(crate) mod full;
 mod ground;
 pub(crate) mod io;
 pub(crate) mod job;

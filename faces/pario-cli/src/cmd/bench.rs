@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use pario::core::Size;
 
+use crate::bench::full::FullPlan;
 use crate::bench::io::IoPlan;
 use crate::bench::meta::MetaPlan;
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
@@ -21,6 +22,7 @@ Examples:
   pario bench io                       write and read, small calls, TCP, start, memory, commands
   pario bench io --dir /data --json    on the file system of /data, as one JSON object
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
+  pario bench full                     an application beside one that writes to a server without room
 
 Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
 pub(crate) struct Args {
@@ -34,6 +36,8 @@ enum Kernel {
     Io(IoArgs),
     /// Create, stat and unlink by four processes, in one directory and in one each
     Meta(MetaArgs),
+    /// What an application loses beside another that hammers a full server, one of four, in memory
+    Full(FullArgs),
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
@@ -79,6 +83,15 @@ struct MetaArgs {
     large: bool,
 }
 
+#[derive(ClapArgs, Debug)]
+struct FullArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Bytes that the neighbour writes and reads in each run [default: 256MiB; 32MiB with --quick]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+}
+
 impl Common {
     fn pairs(&self) -> Outcome<usize> {
         match self.pairs.unwrap_or(if self.quick { PAIRS_QUICK } else { PAIRS_DEFAULT }) {
@@ -93,6 +106,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     match &args.kernel {
         Kernel::Io(args) => show(context, bench::io::run(&io_plan(args)?)),
         Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
+        Kernel::Full(args) => show(context, bench::full::run(&full_plan(args)?)),
         Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
         Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
     }
@@ -113,6 +127,14 @@ fn meta_plan(args: &MetaArgs) -> Outcome<MetaPlan> {
     }
     let large = if args.large { LARGE_ENTRIES } else { 0 };
     Ok(MetaPlan { dir: args.common.dir.clone(), files, pairs: args.common.pairs()?, large })
+}
+
+fn full_plan(args: &FullArgs) -> Outcome<FullPlan> {
+    let size = args.size.unwrap_or(Size(if args.common.quick { 32 << 20 } else { 256 << 20 }));
+    if size.0 == 0 || !size.0.is_multiple_of(1 << 20) {
+        return Err(CliError::usage(format!("--size {size}: a multiple of 1MiB, at least 1MiB")));
+    }
+    Ok(FullPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
 }
 
 fn show(context: &Context, report: Result<Report, BenchError>) -> Outcome {

@@ -70,6 +70,19 @@ fn meta_shows_every_promised_figure_and_leaves_nothing() {
 }
 
 #[test]
+fn full_shows_every_promised_figure_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let said = figures(dir.path(), &["full", "--size", "2MiB", "--pairs", "1"]);
+    let ratios =
+        ["neighbour_beside_full", "neighbour_beside_full_vs_alone", "neighbour_beside_roomy_vs_alone"];
+    check_figures(&said, &ratios);
+    // Both were hammered, the one in vain.
+    check_figures(&said, &["full_refusals_per_s", "roomy_writes_per_s"]);
+    assert_eq!(said["settings"]["store"], "memory", "how a server was made full is said");
+    check_nothing_left(dir.path());
+}
+
+#[test]
 fn a_benchmark_that_is_killed_leaves_nothing() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut child =

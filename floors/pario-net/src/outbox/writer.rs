@@ -245,8 +245,14 @@ impl Outbox {
 
     /// Notes that a server is gone. What it had not taken waits in the ring for its return, as long as the ring has room.
     pub fn detach(&self, server: ServerIndex) {
+        self.detach_if(server, |_| true);
+    }
+
+    fn detach_if(&self, server: ServerIndex, is_meant: impl FnOnce(&Arc<Cursor>) -> bool) {
         let slot = &mut self.slots()[server.at()];
-        if let Slot::Attached(cursor) = slot {
+        if let Slot::Attached(cursor) = slot
+            && is_meant(cursor)
+        {
             *slot = Slot::Stopped { taken: cursor.taken(), wanted: cursor.wanted.load(Ordering::Acquire) };
         }
     }
@@ -327,7 +333,8 @@ impl Outbox {
         self.check_attached(concerns)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
-        self.wait_for_room(ring.tail, pad + need, progress)?;
+        self.wait_for_room(ring.tail + pad + need, concerns, progress)?;
+        self.check_attached(concerns)?;
         self.give_up_oldest(&mut ring, pad + need);
         if 0 < pad {
             self.write_head(
@@ -436,9 +443,10 @@ impl Outbox {
         self.segment.write(self.place(position), &head.encode());
     }
 
-    /// Waits until `need` bytes behind `tail` are nobody's.
-    fn wait_for_room(&self, tail: u64, need: u64, progress: Progress<'_>) -> Result<(), Fault> {
-        let floor = (tail + need).saturating_sub(self.capacity);
+    /// Waits until a record that ends at `end` overwrites nobody's. A server that is found to be gone meanwhile keeps
+    /// no record waiting that wants nothing of it.
+    fn wait_for_room(&self, end: u64, concerns: &[Concern], progress: Progress<'_>) -> Result<(), Fault> {
+        let floor = end.saturating_sub(self.capacity);
         let mut started: Option<Nanos> = None;
         while let Some(slowest) = self.slowest() {
             if floor <= slowest.taken() {
@@ -448,7 +456,12 @@ impl Outbox {
             self.nap(&slowest, floor);
             self.segment.fetch_add_u64(outbox_at::WANTS_ROOM, u64::MAX, Ordering::Relaxed);
             let started = *started.get_or_insert_with(|| self.clock.now());
-            self.check(&slowest, started, progress)?;
+            if let Err(fault) = self.check(&slowest, started, progress) {
+                if concerns.iter().any(|concern| concern.server == slowest.server) {
+                    return Err(fault);
+                }
+                self.detach_if(slowest.server, |cursor| Arc::ptr_eq(cursor, &slowest));
+            }
         }
         Ok(())
     }
@@ -480,12 +493,19 @@ impl Outbox {
 
     /// Notes what the record wants of which server and wakes those that have enough to do.
     fn tell_servers(&self, end: u64, concerns: &[Concern]) {
-        let slots = self.slots();
+        let mut slots = self.slots();
         for concern in concerns {
-            let Some(cursor) = slots.get(concern.server.at()).and_then(Slot::cursor) else { continue };
-            cursor.wanted.store(end, Ordering::Release);
-            if WAKE_BYTES <= cursor.unannounced.fetch_add(concern.bytes, Ordering::Relaxed) + concern.bytes {
-                cursor.wake();
+            match slots.get_mut(concern.server.at()) {
+                Some(Slot::Attached(cursor)) => {
+                    cursor.wanted.store(end, Ordering::Release);
+                    let unannounced = cursor.unannounced.fetch_add(concern.bytes, Ordering::Relaxed);
+                    if WAKE_BYTES <= unannounced + concern.bytes {
+                        cursor.wake();
+                    }
+                }
+                // It went a moment ago: the record waits for its return like those before it.
+                Some(Slot::Stopped { wanted, .. }) => *wanted = end,
+                Some(Slot::Never) | None => {}
             }
         }
     }

@@ -10,7 +10,7 @@ use pario_sys::clock::wall_ns;
 use super::{Caller, Home, Job, Wait};
 use crate::coherence::{Barrier, BarrierAsk, Ticket};
 use crate::manager::Truncation;
-use crate::peers::{Rounds, RoundsResult};
+use crate::peers::{Rounds, RoundsResult, TASKS_MAX};
 
 /// How long a server that could not remove an object is left alone.
 const RETRY_MS: u64 = 2000;
@@ -201,7 +201,9 @@ impl Home {
             Ok(_) => self.forget_removed(attr),
             Err(fault) => {
                 tracing::debug!(%fault, inode = %attr.inode, "objects of a removed file stay for now");
-                self.unremoved.insert(attr.inode, (now, attr));
+                // Where only the queue was full, the server need not be left alone.
+                let since = if fault.code == Code::TooMany { Nanos(0) } else { now };
+                self.unremoved.insert(attr.inode, (since, attr));
             }
         }
     }
@@ -228,8 +230,9 @@ impl Home {
             .iter()
             .filter(|(_, (at, _))| at.plus_ms(RETRY_MS) <= now)
             .map(|(inode, _)| *inode)
+            .take(TASKS_MAX)
             .collect();
-        for inode in due.into_iter().take(64) {
+        for inode in due {
             self.remove_if_unused(inode);
         }
     }

@@ -355,10 +355,7 @@ impl Service {
         let hello = self.own_hello();
         let (secret, servers) = (self.spec.secret.clone(), self.spec.servers);
         let Some(home) = &mut self.home else { return };
-        match crate::peers::Peers::new(Arc::clone(connect), hello, secret, servers) {
-            Ok(peers) => home.set_peers(peers),
-            Err(error) => tracing::error!(%error, "cannot start the threads that talk to peers"),
-        }
+        home.set_peers(crate::peers::Peers::new(Arc::clone(connect), hello, secret, servers));
     }
 
     fn own_hello(&self) -> pario_net::greeting::Hello {

@@ -1,10 +1,11 @@
 //! Listening: a socket file for this node, a TCP port for others.
 //!
-//! Never: answers a process of another user on the socket file. Always: removes its socket file when it ends.
+//! Never: answers a process of another user on the socket file; takes the last descriptors, which the server needs for its own
+//! files, for a connection. Always: removes its socket file when it ends.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +14,20 @@ use pario_net::stream::{Stream, prepare_tcp};
 use pario_sys::socket::peer_credentials;
 
 use super::ServerSpec;
+
+/// Descriptors that connections leave to the server's own work (a store keeps up to 1024 open), or a quarter where the process may
+/// have only few.
+const DESCRIPTORS_KEPT: u64 = 1024 + 64;
+
+/// Whether a connection may be taken. Numbers of descriptors are given from below, so a fresh one tells how many are left.
+pub(super) fn has_descriptors(any: &OwnedFd) -> bool {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current else {
+        return true;
+    };
+    let kept = DESCRIPTORS_KEPT.min(limit / 4);
+    any.try_clone()
+        .is_ok_and(|fresh| u64::try_from(fresh.as_raw_fd()).is_ok_and(|number| number + kept < limit))
+}
 
 /// See the module.
 #[derive(Debug)]

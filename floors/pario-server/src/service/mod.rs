@@ -311,6 +311,8 @@ pub(crate) struct Service {
     destroy: bool,
     /// New connections are not taken until then.
     deaf_until: Option<Nanos>,
+    /// It was said that they are not.
+    told_deaf: bool,
     stopped: Option<Result<(), Fault>>,
     clock: MonotonicClock,
 }
@@ -350,6 +352,7 @@ impl Service {
             stopping: None,
             destroy: false,
             deaf_until: None,
+            told_deaf: false,
             stopped: None,
             clock: MonotonicClock,
             spec,
@@ -451,25 +454,40 @@ impl Service {
     }
 
     fn accept_all(&mut self, token: u64) {
-        while let Some(stream) = self.listeners.accept(token == TOKEN_UNIX) {
-            match stream {
-                Ok(stream) => self.accept(stream),
-                Err(error) => {
-                    self.stats.count_refused();
-                    tracing::warn!(%error, "refused a connection");
-                    if matches!(
+        loop {
+            if !listen::has_descriptors(&self.epoll) {
+                let error = io::Error::from(rustix::io::Errno::MFILE);
+                return self.be_deaf(&error);
+            }
+            match self.listeners.accept(token == TOKEN_UNIX) {
+                None => return,
+                Some(Ok(stream)) => {
+                    self.told_deaf = false;
+                    self.accept(stream);
+                }
+                Some(Err(error)) => {
+                    if !matches!(
                         error.kind(),
                         io::ErrorKind::PermissionDenied | io::ErrorKind::ConnectionAborted
                     ) {
-                        continue;
+                        return self.be_deaf(&error);
                     }
-                    // Out of descriptors or memory: who waits stays in the queue until something was freed.
-                    self.watch_listeners_for(EventFlags::empty());
-                    self.deaf_until = Some(self.clock.now().plus_ms(500));
-                    return;
+                    self.stats.count_refused();
+                    tracing::warn!(%error, "refused a connection");
                 }
             }
         }
+    }
+
+    /// Out of descriptors or memory: who waits stays in the queue until something was freed. Said once, not at each look.
+    fn be_deaf(&mut self, error: &io::Error) {
+        self.stats.count_refused();
+        if !self.told_deaf {
+            tracing::warn!(%error, "connections wait until something is free");
+        }
+        self.told_deaf = true;
+        self.watch_listeners_for(EventFlags::empty());
+        self.deaf_until = Some(self.clock.now().plus_ms(500));
     }
 
     fn watch_listeners_for(&self, flags: EventFlags) {

@@ -350,6 +350,9 @@ impl Mount {
         }
         // Where the manager went, others may have gone unnoticed.
         self.look_after_links();
+        // As long as it is away nobody gets our files, so nothing needs to be given up. Its greeting alone tells it nothing: what
+        // it knows of us it keeps until our first request.
+        self.connect(ServerIndex::MANAGER)?;
         // The manager last: it is itself a server that takes records.
         for server in self.server_indices().skip(1).chain([ServerIndex::MANAGER]) {
             let Some(outbox) = self.outbox.get() else { break };
@@ -416,7 +419,7 @@ impl Mount {
             Err(fault) if SILENCE_REST <= ended.since(began) => Some((ended, fault.clone())),
             Ok(_) | Err(_) => None,
         };
-        let connection = Arc::new(opened?);
+        let connection = Arc::new(opened.map_err(|fault| replaced(server, link.incarnation, fault))?);
         let welcome = connection.welcome();
         if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 && welcome.volatile {
             link.volatile_losses += 1;
@@ -675,6 +678,15 @@ impl Drop for Mount {
             }
         }
     }
+}
+
+/// A server that knew the secret before and does not now is another life of it, and the registry will say so in a moment.
+fn replaced(server: ServerIndex, incarnation: u64, fault: Fault) -> Fault {
+    if fault.code != Code::WrongSecret || incarnation == 0 {
+        return fault;
+    }
+    let text = format!("server {server} is being replaced and cannot be used yet: {}", fault.text);
+    Fault::new(Code::Unreachable, text)
 }
 
 fn program() -> String {

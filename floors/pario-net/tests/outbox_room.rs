@@ -1,0 +1,122 @@
+//! A full outbox and servers that go while somebody waits for room in it.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use pario_core::{Code, Fault, Generation, InodeId, Layout, ObjectId, ServerIndex};
+use pario_net::outbox::{Attached, Cursor, CursorPage, Outbox, OutboxReader, RecordMeta};
+use pario_sys::doorbell::Doorbell;
+
+const SERVERS: u16 = 3;
+const CAPACITY: usize = 256 << 10;
+const RECORD: usize = 32 << 10;
+
+/// A client's outbox with the servers' ends of it.
+struct Node {
+    outbox: Outbox,
+    pages: Vec<CursorPage>,
+}
+
+impl Node {
+    fn new() -> Node {
+        let outbox = Outbox::create(CAPACITY, usize::from(SERVERS)).unwrap();
+        let mut node = Node { outbox, pages: Vec::new() };
+        for server in 0..SERVERS {
+            let (page, attached) = node.attach(server);
+            assert_eq!(attached.lost, None);
+            node.pages.push(page);
+        }
+        node
+    }
+
+    fn attach(&self, server: u16) -> (CursorPage, Attached) {
+        let mut made = None;
+        let attached = self.outbox.attach(ServerIndex(server), |from| {
+            let (page, descriptor) = CursorPage::create(from).unwrap();
+            made = Some(page);
+            Cursor::attach(ServerIndex(server), descriptor, Doorbell::new().unwrap().duplicate().unwrap())
+        });
+        (made.unwrap(), attached.unwrap())
+    }
+
+    /// What a server does that has taken everything.
+    fn take_all(&self, server: u16) {
+        let reader = OutboxReader::attach(self.outbox.descriptor().try_clone().unwrap()).unwrap();
+        self.pages[usize::from(server)].move_to(self.outbox.tail(), &reader);
+    }
+
+    fn commit(
+        &self,
+        server: u16,
+        progress: &dyn Fn(ServerIndex, Duration) -> Result<(), Fault>,
+    ) -> Result<u64, Fault> {
+        let object = ObjectId { inode: InodeId(u64::from(server)), generation: Generation(0) };
+        let layout = Layout::new(1 << 20, 1, server, SERVERS).unwrap();
+        self.outbox.commit(RecordMeta { object, layout, offset: 0 }, &[1; RECORD], progress)
+    }
+}
+
+fn nobody_is_asked(server: ServerIndex, _: Duration) -> Result<(), Fault> {
+    panic!("nobody waits for server {server}")
+}
+
+fn gone(server: ServerIndex, _: Duration) -> Result<(), Fault> {
+    Err(Fault::new(Code::Unreachable, format!("server {server} is gone")))
+}
+
+/// Server 1 has taken nothing of what is for it, and the ring has no room.
+fn full_for_server_1() -> (Node, u64) {
+    let node = Node::new();
+    let first = node.commit(1, &nobody_is_asked).unwrap();
+    while node.outbox.tail() + (RECORD as u64) * 3 / 2 < CAPACITY as u64 {
+        node.commit(0, &nobody_is_asked).unwrap();
+        node.take_all(0);
+    }
+    (node, first)
+}
+
+#[test]
+fn a_server_that_went_keeps_records_of_others_not_waiting() {
+    let (node, first) = full_for_server_1();
+    let mut lapped = 0;
+    let asked = Cell::new(0);
+    while lapped < 2 * CAPACITY {
+        let progress = |server: ServerIndex, waited| {
+            assert_eq!(server, ServerIndex(1));
+            asked.set(asked.get() + 1);
+            gone(server, waited)
+        };
+        node.commit(0, &progress).unwrap();
+        node.take_all(0);
+        lapped += RECORD;
+    }
+    assert_eq!(asked.get(), 1, "whoever is found to be gone is not asked again");
+    // It comes back: what made way is told, and it starts behind it.
+    assert!(!node.outbox.is_taken(ServerIndex(1), first));
+    let (_page, attached) = node.attach(1);
+    assert_eq!(attached.lost, Some(0..first));
+    assert_eq!(attached.cursor.taken(), node.outbox.tail());
+}
+
+#[test]
+fn a_record_for_a_server_that_went_is_refused() {
+    let (node, _) = full_for_server_1();
+    let refused = node.commit(1, &gone).unwrap_err();
+    assert_eq!(refused.code, Code::Unreachable);
+}
+
+/// While a record for server 2 waits for room that server 1 does not make, server 2 goes: nobody is there to take it, and so
+/// it must not be accepted.
+#[test]
+fn a_server_that_goes_during_the_wait_takes_no_record() {
+    let (node, _) = full_for_server_1();
+    let progress = |server: ServerIndex, waited| {
+        node.outbox.detach(ServerIndex(2));
+        gone(server, waited)
+    };
+    let tail = node.outbox.tail();
+    let refused = node.commit(2, &progress).unwrap_err();
+    assert_eq!(refused.code, Code::Unreachable);
+    assert!(refused.text.contains("server 2"), "{}", refused.text);
+    assert_eq!(node.outbox.tail(), tail, "nothing was committed");
+}

@@ -1,0 +1,95 @@
+//! A writer's own view of its file's length: after a write that returned it never goes back, whoever dies meanwhile.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::stage::{Stage, until};
+use pario::core::Code;
+use pario::{File, Partition};
+use rustix::process::Signal;
+
+const SERVERS: usize = 3;
+const DATA: &[u8] = &[7; 5000];
+const RECORD: u64 = DATA.len() as u64;
+const RESTARTS: usize = 4;
+
+/// What one look says, if the server that knows could be asked.
+fn look(said: pario::Result<u64>) -> Option<u64> {
+    match said {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            assert_eq!(error.code(), Code::Unreachable, "{error}");
+            None
+        }
+    }
+}
+
+/// Appends until told to stop; looks at the length by every way after each write.
+fn append(partition: &Partition, file: &File, written: &AtomicU64, over: &AtomicBool) {
+    let (mut end, mut seen) = (0, 0);
+    while !over.load(Ordering::SeqCst) {
+        match file.write_at(end, DATA) {
+            Ok(()) => end += RECORD,
+            // It may be there or not; the next one goes to the same place.
+            Err(error) => assert_eq!(error.code(), Code::Unreachable, "{error}"),
+        }
+        let looks = [
+            ("len", look(file.len())),
+            ("attr", look(file.attr().map(|attr| attr.size))),
+            ("stat", look(partition.metadata("log").map(|attr| attr.size))),
+        ];
+        for (way, bytes) in looks.into_iter().filter_map(|(way, bytes)| Some((way, bytes?))) {
+            assert!(end <= bytes, "{way} says {bytes} after {end} were written");
+            assert!(bytes <= end + RECORD, "{way} says {bytes} although only {end} were written");
+            assert!(seen <= bytes, "{way} says {bytes} after somebody said {seen}");
+            seen = bytes;
+        }
+        written.store(end, Ordering::SeqCst);
+    }
+}
+
+fn never_goes_back(settings: &str, victims: &[usize]) {
+    let Some(stage) = Stage::start(SERVERS, settings) else { return };
+    let partition = stage.mount();
+    let file = partition.create("log").unwrap();
+    let (written, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| append(&partition, &file, &written, &over));
+        for _ in 0..RESTARTS {
+            let before = written.load(Ordering::SeqCst);
+            let goes_on = || before + 20 * RECORD < written.load(Ordering::SeqCst) || writer.is_finished();
+            assert!(until(goes_on), "the writer goes on");
+            for victim in victims {
+                stage.signal(*victim, Signal::KILL);
+            }
+            stage.up();
+        }
+        let before = written.load(Ordering::SeqCst);
+        assert!(until(|| before < written.load(Ordering::SeqCst) || writer.is_finished()), "and in the end");
+        over.store(true, Ordering::SeqCst);
+        writer.join().unwrap();
+    });
+    let end = written.load(Ordering::SeqCst);
+    file.close().unwrap();
+    // A last write that failed may be there all the same.
+    let bytes = stage.mount().metadata("log").unwrap().size;
+    assert!(end <= bytes && bytes <= end + RECORD, "{bytes} of {end}");
+}
+
+#[test]
+fn it_never_goes_back_when_the_manager_is_replaced() {
+    never_goes_back("stripe = \"16KiB\"", &[0]);
+}
+
+#[test]
+fn it_never_goes_back_when_all_servers_are_replaced() {
+    never_goes_back("stripe = \"16KiB\"", &[0, 1, 2]);
+}
+
+#[test]
+fn it_never_goes_back_over_tcp() {
+    never_goes_back("stripe = \"16KiB\"\ntransport = \"tcp\"", &[0]);
+}
