@@ -1,7 +1,8 @@
 //! The ranks of `pario run -n N`: copies of one program that are a group.
 //!
 //! Never: leaves a rank running. Always: when a rank is ended by a signal the others, who are told by the hub, get time to end by
-//! themselves before they are made to; the exit code is that of the first rank that failed.
+//! themselves before they are made to; the exit code is that of the first rank that failed: of the one that the others missed first,
+//! else of the one that ended first.
 
 mod output;
 
@@ -17,7 +18,7 @@ use rustix::process::{Resource, Signal};
 use self::output::Output;
 use crate::clock::Began;
 use crate::context::complain;
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, EXIT_FAILED, Outcome};
 use crate::job::{Watch, command, exit_code, pid_of, wait_ended};
 
 /// How long the others may take to end by themselves after a rank died, and again after they were told to terminate.
@@ -53,11 +54,10 @@ impl Ranks<'_> {
         let commands = (0..self.size).map(|rank| self.command(&hub, rank)).collect();
         let mut children = watch.spawn_all(commands)?;
         let output = Output::start(&mut children, self.tag_output);
-        let mut running =
-            Running { ranks: self, watch, hub: &hub, children, code: 0, left: self.size, ending: None };
+        let mut running = Running { ranks: self, watch, hub: &hub, children, ends: Vec::new(), ending: None };
         let ends = watch_ends(&running.children)?;
         running.wait(&ends);
-        let code = running.code;
+        let code = running.code();
         watch.stage_out();
         output.finish();
         Ok(code)
@@ -120,14 +120,14 @@ struct Running<'a> {
     watch: &'a Watch,
     hub: &'a Hub,
     children: Vec<Child>,
-    code: u8,
-    left: usize,
+    /// Exit codes of ranks that have ended, in order.
+    ends: Vec<(usize, u8)>,
     ending: Option<(Step, Began)>,
 }
 
 impl Running<'_> {
     fn wait(&mut self, ends: &Receiver<usize>) {
-        while 0 < self.left {
+        while 0 < self.left() {
             let limit = match self.ending {
                 None | Some((Step::Killed, _)) => None,
                 Some((_, since)) => Some(PATIENCE.saturating_sub(since.elapsed())),
@@ -144,25 +144,37 @@ impl Running<'_> {
         }
     }
 
+    fn left(&self) -> usize {
+        self.children.len() - self.ends.len()
+    }
+
+    /// A rank that died is often collected after those who ended because of it.
+    fn code(&self) -> u8 {
+        let failed = |wanted: Option<usize>| {
+            let mut failed = self.ends.iter().filter(|(_, code)| *code != 0);
+            failed.find(|(rank, _)| wanted.is_none_or(|wanted| wanted == *rank)).map(|(_, code)| *code)
+        };
+        self.hub.first_lost().and_then(|rank| failed(Some(rank))).or_else(|| failed(None)).unwrap_or(0)
+    }
+
     fn ended(&mut self, rank: usize) {
-        self.left -= 1;
         let pid = self.children[rank].id();
         let status = match self.watch.collect(&mut self.children[rank]) {
             Ok(status) => status,
             Err(error) => {
                 complain(&CliError::failed(format!("rank {rank} (process {pid}) is lost: {error}")));
+                self.ends.push((rank, EXIT_FAILED));
                 return;
             }
         };
         let how = describe(status);
         self.hub.ended(rank, &how);
         let code = exit_code(status);
-        if self.code == 0 && code != 0 {
-            self.code = code;
-            if !self.ranks.quiet {
-                complain(&CliError::failed(format!("rank {rank} (process {pid}) {how}")));
-            }
+        let first = self.code() == 0 || self.hub.first_lost() == Some(rank);
+        if code != 0 && first && !self.ranks.quiet {
+            complain(&CliError::failed(format!("rank {rank} (process {pid}) {how}")));
         }
+        self.ends.push((rank, code));
         if status.signal().is_some() && self.ending.is_none() {
             self.ending = Some((Step::Told, Began::now()));
         }
@@ -175,7 +187,7 @@ impl Running<'_> {
             _ => (Step::Killed, Signal::KILL, "killed"),
         };
         if !self.ranks.quiet {
-            let left = crate::human::count(self.left, "rank");
+            let left = crate::human::count(self.left(), "rank");
             let seconds = PATIENCE.as_secs();
             complain(&CliError::failed(format!("{left} did not end within {seconds} s and will be {what}")));
         }
@@ -196,7 +208,7 @@ fn describe(status: ExitStatus) -> String {
 impl Drop for Running<'_> {
     /// Only after a failure of our own is a rank left here.
     fn drop(&mut self) {
-        if 0 < self.left {
+        if 0 < self.left() {
             self.watch.send(Signal::KILL);
         }
     }

@@ -13,7 +13,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use pario_core::Fault;
@@ -52,6 +52,8 @@ pub struct Hub {
 struct Orders {
     list: Mutex<Vec<Order>>,
     doorbell: Doorbell,
+    /// What the thread tells its owner: the first member that was gone.
+    lost: OnceLock<usize>,
 }
 
 #[derive(Debug)]
@@ -85,7 +87,7 @@ impl Hub {
         let mut token = [0; TOKEN_BYTES];
         token.copy_from_slice(&nonce()[..TOKEN_BYTES]);
         let doorbell = Doorbell::new().map_err(failed)?;
-        let orders = Arc::new(Orders { list: Mutex::new(Vec::new()), doorbell });
+        let orders = Arc::new(Orders { list: Mutex::new(Vec::new()), doorbell, lost: OnceLock::new() });
         let service = Service::new(listener, token, size, Arc::clone(&orders)).map_err(failed)?;
         let thread = std::thread::Builder::new().name("pario-hub".into()).spawn(move || service.run());
         Ok(Hub {
@@ -119,6 +121,12 @@ impl Hub {
     /// "ended with exit code 1". News only if the rank never joined; a member's end is noticed without this.
     pub fn ended(&self, rank: usize, how: &str) {
         self.orders.give(Order::Ended(rank, how.to_owned()));
+    }
+
+    /// The first rank that was gone without having left: the cause, where others ended because of it.
+    #[must_use]
+    pub fn first_lost(&self) -> Option<usize> {
+        self.orders.lost.get().copied()
     }
 }
 

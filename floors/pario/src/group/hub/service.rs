@@ -101,8 +101,7 @@ impl Service {
                 Order::Ended(rank, how) if self.seats.get(rank) == Some(&Seat::Free) => {
                     self.seats[rank] = Seat::Over;
                     self.meeting.set_name(rank, "its process".into());
-                    let told = self.meeting.gone(rank, &format!("{how} before it joined the group"));
-                    self.tell(told);
+                    self.lose(rank, &format!("{how} before it joined the group"));
                 }
                 Order::Ended(..) => {}
             }
@@ -276,9 +275,17 @@ impl Service {
         let Some(rank) = rank else { return };
         self.seats[rank] = Seat::Over;
         if !self.meeting.has_left(rank) {
-            let told = self.meeting.gone(rank, "is gone: it ended, or was killed, without leaving the group");
-            self.tell(told);
+            self.lose(rank, "is gone: it ended, or was killed, without leaving the group");
         }
+    }
+
+    fn lose(&mut self, rank: usize, how: &str) {
+        let told = self.meeting.gone(rank, how);
+        if !told.is_empty() {
+            // Known to the owner before anybody can end because of it.
+            let _ = self.orders.lost.set(rank);
+        }
+        self.tell(told);
     }
 
     fn refuse(&mut self, token: u64, fault: Fault) {
