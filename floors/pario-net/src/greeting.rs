@@ -73,6 +73,8 @@ pub struct Hello {
     pub start_ticks: u64,
     /// Program name, for `status`.
     pub program: String,
+    /// Whether a server that is not the wanted one may pass the connection on.
+    pub relay: bool,
     /// Fresh random bytes.
     pub nonce: [u8; 32],
 }
@@ -86,6 +88,7 @@ encode_struct!(Hello {
     pid,
     start_ticks,
     program,
+    relay,
     nonce
 });
 
@@ -215,6 +218,7 @@ mod tests {
             pid: 4,
             start_ticks: 5,
             program: "test".into(),
+            relay: false,
             nonce: [6; 32],
         }
     }
@@ -248,7 +252,7 @@ mod tests {
     #[test]
     fn another_protocol_or_partition_is_named() {
         let secret = Secret([7; 32]);
-        let newer = Hello { protocol: 2, ..hello() };
+        let newer = Hello { protocol: PROTOCOL + 1, ..hello() };
         assert!(challenge(&secret, &newer, ME).unwrap_err().text.contains("speaks 2"));
         let other = Hello { server: ServerIndex(1), ..hello() };
         assert_eq!(challenge(&secret, &other, ME).unwrap_err().code, Code::Stale);

@@ -41,6 +41,8 @@ pub enum Stream {
     Unix(UnixStream),
     /// Across the network, or on loopback when forced.
     Tcp(TcpStream),
+    /// On this node, to a server that passes everything on to another one: no memory is shared with that.
+    Relayed(UnixStream),
 }
 
 impl Stream {
@@ -53,6 +55,15 @@ impl Stream {
                 prepare_tcp(&stream)?;
                 Ok(Stream::Tcp(stream))
             }
+        }
+    }
+
+    /// The same connection, to a server that passes everything on to another one.
+    #[must_use]
+    pub fn relayed(self) -> Stream {
+        match self {
+            Stream::Unix(stream) => Stream::Relayed(stream),
+            Stream::Tcp(_) | Stream::Relayed(_) => self,
         }
     }
 
@@ -73,14 +84,14 @@ impl Stream {
     pub fn data_check(&self) -> DataCheck {
         match self {
             Stream::Unix(_) => DataCheck::None,
-            Stream::Tcp(_) => DataCheck::Crc,
+            Stream::Tcp(_) | Stream::Relayed(_) => DataCheck::Crc,
         }
     }
 
     /// Makes calls return at once.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match self {
-            Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
+            Stream::Unix(stream) | Stream::Relayed(stream) => stream.set_nonblocking(nonblocking),
             Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
         }
     }
@@ -89,7 +100,7 @@ impl Stream {
     pub fn shut(&self) {
         // The other side may have ended it already; either way it is over.
         let _ = match self {
-            Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Both),
+            Stream::Unix(stream) | Stream::Relayed(stream) => stream.shutdown(std::net::Shutdown::Both),
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Both),
         };
     }
@@ -183,7 +194,7 @@ fn connect_unix(path: &Path) -> io::Result<UnixStream> {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Stream::Unix(stream) => stream.as_fd(),
+            Stream::Unix(stream) | Stream::Relayed(stream) => stream.as_fd(),
             Stream::Tcp(stream) => stream.as_fd(),
         }
     }

@@ -16,6 +16,7 @@ mod gather;
 mod home;
 mod peers;
 mod pool;
+mod relay;
 mod take;
 mod views;
 

@@ -79,6 +79,8 @@ counters! {
     connections,
     /// Connections that were ended because the peer broke the rules or did not know the secret.
     refused,
+    /// Bytes passed on between clients that are tied to this server and other servers.
+    relayed_bytes,
 }
 
 impl ServerStats {
@@ -103,6 +105,10 @@ impl ServerStats {
 
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_relayed(&self, bytes: u64) {
+        self.relayed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// One request answered.

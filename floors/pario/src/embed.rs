@@ -150,7 +150,7 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
         EmbedTransport::InProcess => Arc::new(InProcess { servers: Arc::downgrade(&servers) }),
         EmbedTransport::Unix | EmbedTransport::Tcp => Arc::new(ByAddress { servers: addresses }),
     };
-    servers[0].set_peers(Arc::clone(&connect));
+    servers.iter().for_each(|server| server.set_peers(Arc::clone(&connect)));
     let mount = MountSpec {
         name: "embedded".into(),
         partition,
@@ -159,6 +159,7 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
         locate: None,
         outbox_bytes: options.outbox_bytes,
         method: crate::partition::choices::Method::Auto,
+        tied: None,
     };
     Ok((Embedded { servers, base, temporary, fork: fork_generation() }, mount))
 }

@@ -65,6 +65,13 @@ impl Partition {
         }
     }
 
+    /// Mounts the same partition once more, through one server: it answers for the others too, with their help. So a group of processes can
+    /// be tied to its own server, as compute nodes are to their I/O node.
+    pub fn tied_to(&self, server: u16) -> Result<Partition> {
+        let mount = self.mount.tied_to(pario_core::ServerIndex(server))?;
+        Ok(Partition { mount, spec: Arc::clone(&self.spec), embedded: self.embedded.clone() })
+    }
+
     /// The mount behind it, for tools.
     pub fn mount_handle(&self) -> &Arc<Mount> {
         &self.mount

@@ -225,6 +225,7 @@ fn control(entry: &Entry, server: &ServerEntry) -> std::result::Result<Connectio
         pid,
         start_ticks: pario_sys::process::start_ticks(pid).unwrap_or(0),
         program: "pario".into(),
+        relay: false,
         nonce: nonce(),
     };
     let stream = connect.connect(server.index)?;
@@ -397,5 +398,6 @@ fn mount_spec(entry: &Entry) -> MountSpec {
         locate: None,
         outbox_bytes: usize::try_from(entry.settings.cache.outbox.0).unwrap_or(usize::MAX),
         method: entry.settings.method,
+        tied: None,
     }
 }

@@ -67,6 +67,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
         locate: None,
         outbox_bytes: 0,
         method: pario::Method::Auto,
+        tied: None,
     };
     (servers, Partition::from_spec(spec))
 }

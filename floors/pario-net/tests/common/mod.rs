@@ -64,6 +64,7 @@ pub fn hello() -> Hello {
         pid: 4,
         start_ticks: 5,
         program: "test".into(),
+        relay: false,
         nonce: greeting::nonce(),
     }
 }

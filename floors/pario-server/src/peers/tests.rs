@@ -84,6 +84,7 @@ fn peers(servers: &Arc<Servers>) -> Peers {
         pid: std::process::id(),
         start_ticks: 5,
         program: "test".into(),
+        relay: false,
         nonce: nonce(),
     };
     let connect: Arc<dyn Connect> = Arc::clone(servers) as _;

@@ -8,6 +8,7 @@ use pario_net::message::{Notice, Reply, Request};
 use super::link::{Greeting, LinkId, Outgoing};
 use super::{Answer, Ending, Event, Open, Service, describe};
 use crate::home::Effect;
+use crate::relay::Passage;
 use crate::take::Task;
 
 impl Service {
@@ -41,6 +42,9 @@ impl Service {
             (Greeting::Silent, FrameKind::Hello) => {
                 check_protocol(frame)?;
                 let hello: Hello = frame.message().map_err(malformed)?;
+                if hello.relay && hello.partition == self.spec.partition && hello.server != self.spec.index {
+                    return self.relay(id, &hello);
+                }
                 let me = (self.spec.partition, self.spec.index);
                 let challenge = greeting::challenge(&self.spec.secret, &hello, me)?;
                 let bytes = frame::seal(FrameKind::Challenge, 0, &challenge, &[], DataCheck::None);
@@ -60,6 +64,25 @@ impl Service {
                 Err(Fault::new(Code::Protocol, "a frame that does not belong into a greeting"))
             }
         }
+    }
+
+    /// A client that is tied to this server wants another one: its connection is passed on.
+    fn relay(&mut self, id: LinkId, hello: &Hello) -> Result<(), Fault> {
+        let server = hello.server;
+        let known = self.connect.clone().filter(|_| server.at() < self.spec.servers);
+        let connect = known.ok_or_else(|| {
+            let text = format!("this is server {}, which knows no server {server}", self.spec.index);
+            Fault::new(Code::Stale, text)
+        })?;
+        self.relays.check()?;
+        let Some(link) = self.forget_link(id) else { return Ok(()) };
+        let said = frame::seal(FrameKind::Hello, 0, hello, &[], DataCheck::None);
+        let passage =
+            Passage { client: link.stream, said, server, connect, stats: std::sync::Arc::clone(&self.stats) };
+        if let Err(error) = self.relays.start(passage) {
+            tracing::warn!(%error, "no thread to relay a connection");
+        }
+        Ok(())
     }
 
     fn welcome(&mut self, id: LinkId, hello: &Hello) {

@@ -352,6 +352,7 @@ impl Service {
     }
 
     pub(super) fn set_peers(&mut self, connect: &Arc<dyn crate::peers::Connect>) {
+        self.connect = Some(Arc::clone(connect));
         let hello = self.own_hello();
         let (secret, servers) = (self.spec.secret.clone(), self.spec.servers);
         let Some(home) = &mut self.home else { return };
@@ -369,6 +370,7 @@ impl Service {
             pid: std::process::id(),
             start_ticks: pario_sys::process::start_ticks(std::process::id()).unwrap_or(0),
             program: format!("pario server {}", self.spec.index),
+            relay: false,
             nonce: [0; 32],
         }
     }

@@ -300,6 +300,9 @@ pub(crate) struct Service {
     pub(crate) stats: Arc<ServerStats>,
     pub(crate) home: Option<Home>,
     pub(crate) fences: dispatch::Fences,
+    /// How the other servers are reached, once that is known.
+    connect: Option<Arc<dyn Connect>>,
+    relays: crate::relay::Relays,
     pub(crate) started: Nanos,
     inbox: Receiver<Event>,
     epoll: std::os::fd::OwnedFd,
@@ -342,6 +345,8 @@ impl Service {
                 .map_err(os("starting threads"))?,
             stats,
             home,
+            connect: None,
+            relays: crate::relay::Relays::default(),
             fences: dispatch::Fences::default(),
             started: MonotonicClock.now(),
             inbox,

@@ -95,6 +95,7 @@ pub fn hello() -> Hello {
         pid: std::process::id(),
         start_ticks: 5,
         program: "test".into(),
+        relay: false,
         nonce: greeting::nonce(),
     }
 }

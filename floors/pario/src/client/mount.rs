@@ -72,6 +72,8 @@ pub struct MountSpec {
     pub outbox_bytes: usize,
     /// How collective accesses are put together, unless a file wishes otherwise.
     pub method: Method,
+    /// The one server that this client talks to; it passes on what is meant for others.
+    pub tied: Option<ServerIndex>,
 }
 
 impl std::fmt::Debug for MountSpec {
@@ -160,6 +162,16 @@ impl Mount {
             pool: OnceLock::new(),
             sign: OnceLock::new(),
         })
+    }
+
+    /// The same partition once more, through one server that answers for all others.
+    pub fn tied_to(&self, server: ServerIndex) -> Result<Arc<Mount>, Fault> {
+        if self.spec.servers <= server.at() {
+            let text =
+                format!("{} has {} servers, none is number {server}", self.spec.name, self.spec.servers);
+            return Err(Fault::new(Code::Invalid, text));
+        }
+        Ok(Mount::new(MountSpec { tied: Some(server), ..self.spec.clone() }))
     }
 
     /// The partition's name.
@@ -460,7 +472,11 @@ impl Mount {
     }
 
     fn open_by(&self, way: &Way, server: ServerIndex, purpose: Purpose) -> Result<Connection, Fault> {
-        let stream = way.connect.connect(server).map_err(|fault| fault.at(&self.spec.name))?;
+        let to = self.spec.tied.unwrap_or(server);
+        let mut stream = way.connect.connect(to).map_err(|fault| fault.at(&self.spec.name))?;
+        if to != server {
+            stream = stream.relayed();
+        }
         Connection::greet(stream, self.spec.name.clone(), &self.hello(server, purpose), &way.secret)
     }
 
@@ -476,6 +492,7 @@ impl Mount {
             pid,
             start_ticks: start_ticks(pid).unwrap_or(0),
             program: program(),
+            relay: self.spec.tied.is_some_and(|tied| tied != server),
             nonce: nonce(),
         }
     }

@@ -108,6 +108,12 @@ impl OpenOptions {
         self
     }
 
+    /// The same, through one server that answers for all.
+    pub(crate) fn tied_to(mut self, server: u16) -> Result<OpenOptions> {
+        self.mount = self.mount.tied_to(pario_core::ServerIndex(server))?;
+        Ok(self)
+    }
+
     /// What is asked for, as bytes that others' can be compared with.
     pub(crate) fn to_bytes(&self, path: &Path) -> Vec<u8> {
         let said = (self.read, self.write, self.how, self.mode, self.striping);

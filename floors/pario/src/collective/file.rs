@@ -82,6 +82,11 @@ impl OpenOptions {
         group
             .same("the path, mode and hints of a file", &[self.to_bytes(path), hints.to_bytes()].concat())?;
         let mut options = self.clone();
+        if let Some(server) = hints.tied_server {
+            let tied = options.tied_to(server);
+            group.agree(tied.as_ref().map(|_| ()).map_err(Clone::clone))?;
+            options = tied?;
+        }
         if let Some(bytes) = hints.stripe_bytes {
             options = options.stripe_bytes(bytes);
         }
