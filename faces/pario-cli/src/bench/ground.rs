@@ -67,16 +67,28 @@ impl Ground {
 
     /// Brings up a partition of so many servers on this machine.
     pub(crate) fn up(&self, name: &str, servers: usize) -> Result<Up, BenchError> {
+        self.up_with(name, servers, &[])
+    }
+
+    /// The same with settings of its own, which go before those of the environment.
+    pub(crate) fn up_with(
+        &self,
+        name: &str,
+        servers: usize,
+        options: &[(Key, String)],
+    ) -> Result<Up, BenchError> {
         let setup =
             |error: pario::partition::ConfigError| BenchError::Pario(pario::Error::Setup(error.to_string()));
         let dirs = (0..servers).map(|index| self.storage(name).join(index.to_string()).display().to_string());
-        let settings = Layers::new()
+        let mut layers = Layers::new()
             .environment()
             .map_err(setup)?
             .option(Key::Name, name, "bench")
-            .option_list(Key::Servers, dirs.collect(), "bench")
-            .check()
-            .map_err(setup)?;
+            .option_list(Key::Servers, dirs.collect(), "bench");
+        for (key, value) in options {
+            layers = layers.option(*key, value, "bench");
+        }
+        let settings = layers.check().map_err(setup)?;
         Ok(pario::start::up(&self.registry(), &settings, START_LIMIT)?)
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::BenchError;
 use super::io::transfer::{self, Transfer};
+use super::kernel::rank::{self as kernel_rank, KernelJob};
 use super::meta::names::{self, NamesJob};
 use crate::demo::rank::{self, RankJob};
 
@@ -28,6 +29,8 @@ pub(crate) enum Job {
     Names(NamesJob),
     /// A rank of the demonstration.
     Rank(RankJob),
+    /// A rank of a kernel.
+    Kernel(KernelJob),
 }
 
 /// What a job came to.
@@ -47,6 +50,7 @@ pub(crate) struct Outcome {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) buffer: Vec<u8>,
+    pub(crate) kernel: Option<kernel_rank::Rank>,
     mounts: HashMap<String, Partition>,
 }
 
@@ -63,6 +67,7 @@ impl State {
             Job::Remove(transfer) => transfer::remove(self, transfer),
             Job::Names(job) => names::run(self, job),
             Job::Rank(job) => rank::run(self, job),
+            Job::Kernel(job) => kernel_rank::run(self, job),
         }
     }
 

@@ -16,6 +16,7 @@ mod footprint;
 mod ground;
 pub(crate) mod io;
 pub(crate) mod job;
+pub(crate) mod kernel;
 mod machine;
 pub(crate) mod meta;
 mod progress;
