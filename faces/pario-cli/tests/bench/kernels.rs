@@ -43,7 +43,8 @@ fn btio_shows_its_figures_for_every_scene() {
     ];
     check_figures(&said, &promised);
     check_figures(&said, &["write_vs_memory_cold", "total_vs_pwrite_warm", "read_vs_pread_warm"]);
-    for side in ["memory", "pwrite", "plain_whole", "two_phase_objects", "client_directed", "server_directed"] {
+    for side in ["memory", "pwrite", "plain_whole", "two_phase_objects", "client_directed", "server_directed"]
+    {
         for kind in ["write", "read", "total"] {
             check_figures(&said, &[&format!("{kind}_mib_s_{side}"), &format!("{kind}_mib_s_{side}_warm")]);
         }
@@ -102,7 +103,10 @@ fn irregular_tells_how_large_views_are() {
 fn scale_goes_from_one_server_on() {
     let said = kernel(&["scale", "--servers-max", "2", "--size", "1MiB", "--procs", "3"]);
     for name in ["n1", "n2", "many_n1", "many_n2"] {
-        check_figures(&said, &[&format!("{name}_total_vs_pwrite"), &format!("{name}_read_mib_s_independent")]);
+        check_figures(
+            &said,
+            &[&format!("{name}_total_vs_pwrite"), &format!("{name}_read_mib_s_independent")],
+        );
     }
 }
 
@@ -118,7 +122,7 @@ fn a_plot_is_drawn_where_it_was_wanted() {
     let text = std::fs::read_to_string(&path).expect("the plot is there");
     assert!(text.starts_with("<svg ") && text.contains("server-directed"), "{text}");
     let table = String::from_utf8_lossy(&output.stdout);
-    assert!(table.contains("open to close") && table.contains("total_vs_pwrite"), "{table}");
+    assert!(table.contains("to close MiB/s") && table.contains("total_vs_pwrite"), "{table}");
 }
 
 #[track_caller]

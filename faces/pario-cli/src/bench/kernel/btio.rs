@@ -77,6 +77,7 @@ fn within_outboxes(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
         sides: vec![Side::Memory, Side::ServerDirected],
         directions: Directions::Write,
         outbox: Some(Size(outbox)),
+        is_counted: false,
         passes: 0,
         ..named(play, "outbox", few)
     };
@@ -90,7 +91,7 @@ fn short_runs(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
         return Ok(());
     }
     let sides = [Side::Memory, Side::Pwrite, Side::TwoPhasePlain, Side::TwoPhase, Side::ServerDirected];
-    let setting = Setting { sides: available(&sides), ..named(play, "short", short) };
+    let setting = Setting { sides: available(&sides), is_counted: false, ..named(play, "short", short) };
     play.scene(&setting, &[SHORT_RUNS])
 }
 
@@ -124,6 +125,7 @@ fn busy(play: &Play<'_>, word: &str, shape: Btio) -> Setting {
     Setting {
         sides: available(&sides),
         directions: Directions::Write,
+        is_counted: false,
         ..named(play, word, Spec::Btio(shape))
     }
 }

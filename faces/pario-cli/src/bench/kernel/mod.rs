@@ -21,6 +21,7 @@ mod shapes;
 mod show;
 mod side;
 mod stencil;
+mod tally;
 mod target;
 
 use std::path::Path;

@@ -49,6 +49,8 @@ pub(super) struct Setting {
     /// What all stores together get through in a second.
     pub(super) limit: Option<u64>,
     pub(super) compute_ms: Option<f64>,
+    /// Whether what it sends is worth figures.
+    pub(super) is_counted: bool,
     /// Writing passes; 0: as many as it takes until an outbox that holds all data was filled twice.
     pub(super) passes: usize,
 }
@@ -76,6 +78,7 @@ impl<'a> Play<'a> {
             outbox: None,
             limit: self.plan.store_limit,
             compute_ms: self.plan.compute_ms,
+            is_counted: true,
             passes: 2,
         }
     }
@@ -134,7 +137,9 @@ impl<'a> Play<'a> {
             ratios.iter().map(|ratio| ratio.without_goal()).collect()
         };
         show::add_ratios(&mut self.figures, takes, &ratios, &setting.prefix);
-        show::add_counts(&mut self.figures, takes, setting.procs, &setting.prefix);
+        if setting.is_counted {
+            show::add_counts(&mut self.figures, takes, setting.procs, &setting.prefix);
+        }
         show::add_speeds(&mut self.speeds, takes, scene, &setting.prefix);
         self.bars.extend(Bars::of(&self.speeds, &setting.prefix, &scene.sides));
         self.tables.push(show::table(scene, takes));

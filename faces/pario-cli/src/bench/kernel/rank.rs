@@ -13,13 +13,14 @@ use pario::{Group, Partition, View};
 use serde::{Deserialize, Serialize};
 
 use super::super::error::BenchError;
-use super::super::job::{Outcome, State, counts_of, counts_since};
+use super::super::job::{Outcome, State};
 use super::data::{self, STAMP_BYTES};
 use super::group;
-use super::plain::Image;
+use super::plain::{Image, WHOLE_CALL_BYTES};
 use super::shapes::{Part, Spec};
 use super::side::Side;
 use super::stencil::Stencil;
+use super::tally::Tally;
 use super::target::{Place, Purpose, Target};
 use crate::clock::Began;
 
@@ -96,7 +97,10 @@ pub(crate) struct Rank {
     memory: Vec<u8>,
     /// The stream of one step, where memory is not contiguous.
     packed: Vec<u8>,
+    /// What the last run in memory left, so that it is warm.
     pub(super) image: Option<Image>,
+    /// Written over and over where ranges are written as a whole.
+    pub(super) whole: Vec<u8>,
     stencil: Stencil,
 }
 
@@ -125,8 +129,17 @@ impl Rank {
         // Touched before anything is timed, as a computation would have.
         let (memory, packed) = (vec![0xA5; memory_bytes], vec![0xA5; packed_bytes]);
         let group = group::join(&seat.hub, seat.rank, seat.ranks)?;
-        let stencil = Stencil::new();
-        Ok(Rank { seat: seat.clone(), sight, group, partition, memory, packed, image: None, stencil })
+        Ok(Rank {
+            seat: seat.clone(),
+            sight,
+            group,
+            partition,
+            memory,
+            packed,
+            image: None,
+            whole: Vec::new(),
+            stencil: Stencil::new(),
+        })
     }
 
     fn run(&mut self, job: &KernelJob) -> Result<Outcome, BenchError> {
@@ -159,6 +172,7 @@ impl Rank {
 
     fn write(&mut self, side: Side, sweeps: u64) -> Result<Outcome, BenchError> {
         self.fill(0)?;
+        self.prepare(side);
         self.group.barrier()?;
         let mut tally = Tally::start(&self.partition);
         let mut target = Target::open(self, side, Purpose::Write)?;
@@ -172,12 +186,13 @@ impl Rank {
             tally.calls += target.write(&self.sight.place(&self.seat, step), data)?;
             tally.step_done(began, &self.partition);
         }
-        self.image = target.close(self)?;
+        target.close(self)?;
         Ok(tally.end(&self.partition))
     }
 
     fn read(&mut self, side: Side) -> Result<Outcome, BenchError> {
         let tail = self.tail();
+        self.prepare(side);
         self.group.barrier()?;
         let mut tally = Tally::start(&self.partition);
         let mut target = Target::open(self, side, Purpose::Read)?;
@@ -190,8 +205,16 @@ impl Rank {
                 self.check_step(side, step, &tail)?;
             }
         }
-        self.image = target.close(self)?;
+        target.close(self)?;
         Ok(tally.end(&self.partition))
+    }
+
+    /// Makes the buffer that a yardstick needs, before anything is timed.
+    fn prepare(&mut self, side: Side) {
+        if side == Side::Whole && self.whole.is_empty() {
+            let share = self.sight.span_bytes.div_ceil(self.seat.ranks).max(1);
+            self.whole = vec![0xA5; WHOLE_CALL_BYTES.min(usize::try_from(share).unwrap_or(usize::MAX))];
+        }
     }
 
     /// Reads a step into memory.
@@ -218,7 +241,7 @@ impl Rank {
             let data = pack(&self.sight.part, &self.memory, &mut self.packed, step)?;
             target.write(&self.sight.place(&self.seat, step), data)?;
         }
-        self.image = target.close(self)?;
+        target.close(self)?;
         let ahead = if side.is_private() { 0 } else { 1 };
         let other = Sight::of(&self.seat, (self.seat.rank + ahead) % self.seat.ranks)?;
         let own = std::mem::replace(&mut self.sight, other);
@@ -245,7 +268,7 @@ impl Rank {
             let wrong = data::first_wrong(&self.sight.view, self.sight.part.stream(step), &data);
             found = found.or(wrong.map(|offset| (step, offset)));
         }
-        self.image = target.close(self)?;
+        target.close(self)?;
         match found {
             None => Ok(()),
             Some((step, offset)) => Err(BenchError::Wrong(format!(
@@ -377,49 +400,6 @@ fn too_large() -> BenchError {
     BenchError::Worker("a step is larger than memory".to_owned())
 }
 
-/// Times and counts of a run.
-struct Tally {
-    began: Began,
-    inside: Duration,
-    compute: Duration,
-    calls: u64,
-    before: std::collections::BTreeMap<String, u64>,
-    steps: u64,
-    /// Messages when the first step was done: from then on nothing is new.
-    messages_first: u64,
-    messages_last: u64,
-}
-
-impl Tally {
-    fn start(partition: &Partition) -> Tally {
-        let before = counts_of(partition);
-        Tally {
-            began: Began::now(),
-            inside: Duration::ZERO,
-            compute: Duration::ZERO,
-            calls: 0,
-            before,
-            steps: 0,
-            messages_first: 0,
-            messages_last: 0,
-        }
-    }
-
-    fn step_done(&mut self, began: Began, partition: &Partition) {
-        self.inside += began.elapsed();
-        self.messages_last = partition.counts().messages;
-        if self.steps == 0 {
-            self.messages_first = self.messages_last;
-        }
-        self.steps += 1;
-    }
-
-    fn end(self, partition: &Partition) -> Outcome {
-        let seconds = self.began.elapsed().as_secs_f64();
-        let mut counts = counts_since(partition, &self.before);
-        counts.insert("steady_messages".to_owned(), self.messages_last - self.messages_first);
-        counts.insert("steady_steps".to_owned(), self.steps.saturating_sub(1));
-        counts.insert("compute_ns".to_owned(), u64::try_from(self.compute.as_nanos()).unwrap_or(u64::MAX));
-        Outcome { seconds, calls_seconds: self.inside.as_secs_f64(), calls: self.calls, counts }
-    }
-}
+#[cfg(test)]
+#[path = "rank_tests.rs"]
+mod tests;

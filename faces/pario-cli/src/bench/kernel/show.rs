@@ -198,28 +198,33 @@ pub(super) fn number(count: u64) -> f64 {
 pub(super) fn table(scene: &Scene<'_>, takes: &Takes) -> String {
     let mut text = format!("{}\n", scene.title);
     let both = scene.directions == Directions::Both;
-    let reads = if both { "   read MiB/s       " } else { "" };
+    let head = |text: &str, is_there: bool| if is_there { format!("{text:^20}") } else { String::new() };
     let _ = writeln!(
         text,
-        "{:<18} {:<19}{reads} {:<19} {:>9} {:>10}",
-        "", "  write MiB/s", " open to close MiB/s", "messages", "metadata B"
+        "{:18}{}{}{}{:>10}{:>11}",
+        "",
+        head("write MiB/s", true),
+        head("read MiB/s", both),
+        head("to close MiB/s", true),
+        "messages",
+        "metadata B"
     );
-    let pair = "     cold     warm ";
-    let reads = if both { pair } else { "" };
-    let _ = writeln!(text, "{:<18} {pair}{reads} {pair}", "method");
+    let pair =
+        |is_there: bool| if is_there { format!("{:>10}{:>10}", "cold", "warm") } else { String::new() };
+    let _ = writeln!(text, "{:18}{}{}{}", "method", pair(true), pair(both), pair(true));
     for side in takes.sides() {
         let speeds = |what: What| {
             let speed = |warmth| match seconds(takes, side, what, warmth) {
-                Some(times) => format!("{:9.0}", mib(scene.data_bytes()) / Figure::of(&times, "s").value),
-                None => format!("{:>9}", "-"),
+                Some(times) => format!("{:10.0}", mib(scene.data_bytes()) / Figure::of(&times, "s").value),
+                None => format!("{:>10}", "-"),
             };
-            format!("{}{} ", speed(Warmth::Cold), speed(Warmth::Warm))
+            format!("{}{}", speed(Warmth::Cold), speed(Warmth::Warm))
         };
         let reads = if both { speeds(What::Read) } else { String::new() };
         let (messages, metadata) = sent(takes.of(side));
         let _ = writeln!(
             text,
-            "{:<18} {}{reads} {} {messages:>9} {metadata:>10}",
+            "{:18}{}{reads}{}{messages:>10}{metadata:>11}",
             side.word(),
             speeds(What::Write),
             speeds(What::Total),

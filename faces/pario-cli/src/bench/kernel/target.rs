@@ -6,7 +6,7 @@ use std::ops::Range;
 use pario::{GroupFile, Hints, View};
 
 use super::super::error::BenchError;
-use super::plain::{self, Image, Pace, WHOLE_CALL_BYTES};
+use super::plain::{self, Image, Pace};
 use super::rank::{FILE, Rank};
 use super::side::Side;
 
@@ -65,7 +65,7 @@ impl Target {
             Side::Pwrite => Ok(Target::Extents(open_plain(rank, purpose)?, pace(rank))),
             Side::Whole => {
                 let file = open_plain(rank, purpose)?;
-                Ok(Target::Whole(file, pace(rank), vec![0xA5; WHOLE_CALL_BYTES]))
+                Ok(Target::Whole(file, pace(rank), std::mem::take(&mut rank.whole)))
             }
             Side::TwoPhasePlain => {
                 Err(BenchError::Worker("this build has no two-phase into a plain file".to_owned()))
@@ -151,19 +151,26 @@ impl Target {
         }
     }
 
-    /// Closes it on all ranks; gives memory back.
-    pub(super) fn close(self, rank: &Rank) -> Result<Option<Image>, BenchError> {
+    /// Closes it on all ranks; the rank keeps its memory.
+    pub(super) fn close(self, rank: &mut Rank) -> Result<(), BenchError> {
         match self {
             Target::Collective(file) | Target::Independent(file, _) => file.close()?,
-            Target::Extents(file, pace) | Target::Whole(file, pace, _) => {
-                pace.settle();
-                drop(file);
-                rank.group.barrier()?;
+            Target::Extents(file, pace) => close_plain(rank, file, &pace)?,
+            Target::Whole(file, pace, buffer) => {
+                rank.whole = buffer;
+                close_plain(rank, file, &pace)?;
             }
-            Target::Image(image) => return Ok(Some(image)),
+            Target::Image(image) => rank.image = Some(image),
         }
-        Ok(None)
+        Ok(())
     }
+}
+
+fn close_plain(rank: &Rank, file: File, pace: &Pace) -> Result<(), BenchError> {
+    pace.settle();
+    drop(file);
+    rank.group.barrier()?;
+    Ok(())
 }
 
 fn complete(count: usize, wanted: usize, place: &Place<'_>) -> Result<(), BenchError> {
