@@ -124,7 +124,7 @@ pub(super) struct IrregularArgs {
     #[arg(long, value_name = "N", default_value_t = 175_000)]
     extents: u64,
     /// Collective calls
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     steps: u64,
     /// What random gaps are drawn from
     #[arg(long, value_name = "NUMBER", default_value_t = SEED)]
