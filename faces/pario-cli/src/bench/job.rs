@@ -10,6 +10,7 @@ use super::full::hammer::{self, Hammer, HammerJob};
 use super::full::neighbour::{self, NeighbourJob};
 use super::full::{FillJob, fill};
 use super::io::transfer::{self, Transfer};
+use super::kernel::rank::{self as kernel_rank, KernelJob};
 use super::meta::names::{self, NamesJob};
 use crate::demo::rank::{self, RankJob};
 
@@ -39,6 +40,8 @@ pub(crate) enum Job {
     HammerEnd,
     /// Write and read a file beside it.
     Neighbour(NeighbourJob),
+    /// A rank of a kernel.
+    Kernel(KernelJob),
 }
 
 /// What a job came to.
@@ -59,6 +62,7 @@ pub(crate) struct Outcome {
 pub(crate) struct State {
     pub(crate) buffer: Vec<u8>,
     pub(crate) hammer: Option<Hammer>,
+    pub(crate) kernel: Option<kernel_rank::Rank>,
     mounts: HashMap<String, Partition>,
 }
 
@@ -79,6 +83,7 @@ impl State {
             Job::HammerBegin(job) => hammer::begin(self, job),
             Job::HammerEnd => hammer::end(self),
             Job::Neighbour(job) => neighbour::run(self, job),
+            Job::Kernel(job) => kernel_rank::run(self, job),
         }
     }
 

@@ -17,6 +17,7 @@ pub(crate) mod full;
 mod ground;
 pub(crate) mod io;
 pub(crate) mod job;
+pub(crate) mod kernel;
 mod machine;
 pub(crate) mod meta;
 mod progress;

@@ -1,5 +1,7 @@
 //! `pario bench`: how fast it is, against what the machine does without it.
 
+mod kernel;
+
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -11,6 +13,7 @@ use crate::bench::meta::MetaPlan;
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
+use kernel::{Asked, BtioArgs, FlashArgs, IrregularArgs, ScaleArgs, StridedArgs, SubarrayArgs, TileArgs};
 
 /// Entries of the large directory of `bench meta --large`.
 const LARGE_ENTRIES: u64 = 1_000_000;
@@ -23,6 +26,7 @@ Examples:
   pario bench io --dir /data --json    on the file system of /data, as one JSON object
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
   pario bench full                     an application beside one that writes to a server without room
+  pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
 
 Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
 pub(crate) struct Args {
@@ -38,6 +42,20 @@ enum Kernel {
     Meta(MetaArgs),
     /// What an application loses beside another that hammers a full server, one of four, in memory
     Full(FullArgs),
+    /// Dumps of the NAS BT benchmark: diagonal multi-partitioning, a square number of processes
+    Btio(BtioArgs),
+    /// A dense set of two-dimensional tiles, one per process
+    Tile(TileArgs),
+    /// Checkpoint of the FLASH code: 24 variables on blocks with guard cells
+    Flash(FlashArgs),
+    /// Pieces of equal size dealt to the processes in turn
+    Strided(StridedArgs),
+    /// Boxes of an array in three and four dimensions
+    Subarray(SubarrayArgs),
+    /// Pieces of four bytes, at equal and at random distances
+    Irregular(IrregularArgs),
+    /// n processes on n servers, and many on n
+    Scale(ScaleArgs),
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
@@ -107,6 +125,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         Kernel::Io(args) => show(context, bench::io::run(&io_plan(args)?)),
         Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
         Kernel::Full(args) => show(context, bench::full::run(&full_plan(args)?)),
+        Kernel::Btio(args) => show_kernel(context, &args.asked()?),
+        Kernel::Tile(args) => show_kernel(context, &args.asked()?),
+        Kernel::Flash(args) => show_kernel(context, &args.asked()?),
+        Kernel::Strided(args) => show_kernel(context, &args.asked()?),
+        Kernel::Subarray(args) => show_kernel(context, &args.asked()?),
+        Kernel::Irregular(args) => show_kernel(context, &args.asked()?),
+        Kernel::Scale(args) => show_kernel(context, &args.asked()?),
         Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
         Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
     }
@@ -141,6 +166,17 @@ fn show(context: &Context, report: Result<Report, BenchError>) -> Outcome {
     // An interrupt from the terminal reaches the workers too; what they say about it is not the cause.
     context.stop.check()?;
     let report = report.map_err(CliError::failed)?;
+    let text = if context.speech.json { report.json() } else { report.table() };
+    context.line(text.trim_end())
+}
+
+fn show_kernel(context: &Context, asked: &Asked) -> Outcome {
+    let report = bench::kernel::run(&asked.plan);
+    context.stop.check()?;
+    let report = report.map_err(CliError::failed)?;
+    if let Some(path) = &asked.plot {
+        report.plot(path).map_err(CliError::failed)?;
+    }
     let text = if context.speech.json { report.json() } else { report.table() };
     context.line(text.trim_end())
 }

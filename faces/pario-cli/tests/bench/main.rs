@@ -1,6 +1,8 @@
 //! `pario bench`, driven as a user would, with transfers too small to say anything about speed: what is checked is that every
 //! promised figure is there in the promised form, and that nothing stays behind, whatever ends a benchmark.
 
+mod kernels;
+
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};

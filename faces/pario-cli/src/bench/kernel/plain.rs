@@ -1,0 +1,202 @@
+//! The yardsticks without Pario: a plain file written by extents or as a whole, and copying in memory.
+//!
+//! Always: a limit on stores holds for them too, shared equally by the ranks.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use pario::View;
+use std::ops::Range;
+
+use super::super::error::BenchError;
+use crate::clock::{Began, rest};
+
+/// Bytes of one call where a range is written as a whole: a usual size of collective buffers.
+pub(super) const WHOLE_CALL_BYTES: usize = 4 << 20;
+/// Behind by less than this, nobody waits: a rest is never shorter.
+const REST_MIN: Duration = Duration::from_millis(1);
+/// Most bytes of the image that memory is copied into, unless one step is larger.
+const IMAGE_BYTES_MAX: u64 = 64 << 20;
+
+/// So many bytes a second, if there is a limit.
+#[derive(Debug)]
+pub(super) struct Pace {
+    bytes_per_s: Option<u64>,
+    began: Began,
+    /// When what was spent so far is paid for.
+    due: Duration,
+}
+
+impl Pace {
+    pub(super) fn new(bytes_per_s: Option<u64>) -> Pace {
+        Pace { bytes_per_s, began: Began::now(), due: Duration::ZERO }
+    }
+
+    /// Waits for as long as so many bytes take after those before them.
+    fn spend(&mut self, bytes: usize) {
+        let Some(bytes_per_s) = self.bytes_per_s else { return };
+        let now = self.began.elapsed();
+        self.due = self.due.max(now) + cost(bytes, bytes_per_s);
+        if REST_MIN < self.due - now {
+            rest(self.due - now);
+        }
+    }
+
+    /// Waits until everything is paid for.
+    pub(super) fn settle(&self) {
+        rest(self.due.saturating_sub(self.began.elapsed()));
+    }
+}
+
+fn cost(bytes: usize, bytes_per_s: u64) -> Duration {
+    let nanos = bytes as u128 * 1_000_000_000 / u128::from(bytes_per_s.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+/// Writes a stream range of a view, one call per extent; returns the calls.
+pub(super) fn write_extents(
+    file: &File,
+    pace: &mut Pace,
+    (view, stream): (&View, Range<u64>),
+    data: &[u8],
+) -> Result<u64, BenchError> {
+    let (mut done, mut calls) = (0, 0);
+    for extent in view.extents(stream) {
+        let bytes = usize::try_from(extent.bytes).unwrap_or(usize::MAX);
+        file.write_all_at(&data[done..done + bytes], extent.file_offset)
+            .map_err(BenchError::when("writing the plain file"))?;
+        pace.spend(bytes);
+        done += bytes;
+        calls += 1;
+    }
+    Ok(calls)
+}
+
+/// Reads a stream range of a view, one call per extent; returns the calls.
+pub(super) fn read_extents(
+    file: &File,
+    pace: &mut Pace,
+    (view, stream): (&View, Range<u64>),
+    target: &mut [u8],
+) -> Result<u64, BenchError> {
+    let (mut done, mut calls) = (0, 0);
+    for extent in view.extents(stream) {
+        let bytes = usize::try_from(extent.bytes).unwrap_or(usize::MAX);
+        file.read_exact_at(&mut target[done..done + bytes], extent.file_offset)
+            .map_err(BenchError::when("reading the plain file"))?;
+        pace.spend(bytes);
+        done += bytes;
+        calls += 1;
+    }
+    Ok(calls)
+}
+
+/// The part of a step's range that a rank writes where ranges are written as a whole.
+pub(super) fn whole_part(range: Range<u64>, rank: u64, ranks: u64) -> Range<u64> {
+    let bytes = range.end - range.start;
+    let at = |rank: u64| range.start + bytes / ranks * rank + (bytes % ranks).min(rank);
+    at(rank)..at(rank + 1)
+}
+
+/// Writes a contiguous range in large calls; `data` is used over and over.
+pub(super) fn write_whole(
+    file: &File,
+    pace: &mut Pace,
+    range: Range<u64>,
+    data: &[u8],
+) -> Result<u64, BenchError> {
+    let (mut at, mut calls) = (range.start, 0);
+    while at < range.end {
+        let bytes = data.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+        file.write_all_at(&data[..bytes], at).map_err(BenchError::when("writing the plain file"))?;
+        pace.spend(bytes);
+        at += bytes as u64;
+        calls += 1;
+    }
+    Ok(calls)
+}
+
+/// Reads a contiguous range in large calls.
+pub(super) fn read_whole(
+    file: &File,
+    pace: &mut Pace,
+    range: Range<u64>,
+    target: &mut [u8],
+) -> Result<u64, BenchError> {
+    let (mut at, mut calls) = (range.start, 0);
+    while at < range.end {
+        let bytes = target.len().min(usize::try_from(range.end - at).unwrap_or(usize::MAX));
+        file.read_exact_at(&mut target[..bytes], at).map_err(BenchError::when("reading the plain file"))?;
+        pace.spend(bytes);
+        at += bytes as u64;
+        calls += 1;
+    }
+    Ok(calls)
+}
+
+/// Opens the plain file; the first rank has created it if it is to be written.
+pub(super) fn open(path: &Path, is_first: bool, write: bool) -> Result<File, BenchError> {
+    let mut options = File::options();
+    options.read(true).write(write).create_new(write && is_first);
+    options.open(path).map_err(BenchError::at("opening", path))
+}
+
+/// The file as one rank would have it in memory.
+#[derive(Debug)]
+pub(super) struct Image {
+    bytes: Vec<u8>,
+    span_bytes: u64,
+    steps: u64,
+}
+
+impl Image {
+    /// For a file of so many steps; a large file reuses the places of earlier steps.
+    pub(super) fn new(span_bytes: u64, steps: u64) -> Image {
+        let steps = (IMAGE_BYTES_MAX / span_bytes.max(1)).clamp(1, steps.max(1));
+        let bytes = usize::try_from(span_bytes * steps).expect("an image fits into memory");
+        Image { bytes: vec![0; bytes], span_bytes, steps }
+    }
+
+    /// Where an extent of a step lies.
+    pub(super) fn place(&mut self, step: u64, extent: pario::view::Extent) -> &mut [u8] {
+        let at = extent.file_offset - step * self.span_bytes + step % self.steps * self.span_bytes;
+        let at = usize::try_from(at).expect("an image fits into memory");
+        &mut self.bytes[at..at + usize::try_from(extent.bytes).unwrap_or(usize::MAX)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_parts_follow_each_other() {
+        let parts: Vec<Range<u64>> = (0..3).map(|rank| whole_part(10..21, rank, 3)).collect();
+        assert_eq!(parts, [10..14, 14..18, 18..21]);
+    }
+
+    #[test]
+    fn bytes_cost_time_by_the_limit() {
+        assert_eq!(cost(500_000_000, 500_000_000), Duration::from_secs(1));
+        assert_eq!(cost(1280, 125_000_000), Duration::from_nanos(10_240));
+        let mut pace = Pace::new(Some(1 << 30));
+        for _ in 0..4 {
+            pace.spend(1 << 20);
+        }
+        pace.settle();
+        assert!(Duration::from_micros(3900) <= pace.began.elapsed());
+        assert!(Duration::from_micros(3900) <= pace.due);
+    }
+
+    #[test]
+    fn an_image_reuses_the_places_of_earlier_steps() {
+        let mut image = Image::new(30 << 20, 5);
+        assert_eq!(image.steps, 2);
+        let extent = |step: u64| pario::view::Extent { file_offset: step * (30 << 20) + 7, bytes: 3 };
+        image.place(1, extent(1)).copy_from_slice(b"abc");
+        assert_eq!(image.place(3, extent(3)), b"abc");
+        assert_eq!(image.place(2, extent(2)), [0; 3]);
+    }
+}

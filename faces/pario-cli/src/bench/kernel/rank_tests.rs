@@ -1,0 +1,102 @@
+//! Ranks as threads of this process, on servers of this process.
+
+use super::super::plain::Image;
+use super::super::shapes::{Btio, Class, Flash, Irregular, Pattern, Strided, Tile};
+use super::super::{group::Hub, side::available};
+use super::*;
+
+const SIDES: [Side; 6] = [
+    Side::Memory,
+    Side::Pwrite,
+    Side::TwoPhase,
+    Side::ClientDirected,
+    Side::ServerDirected,
+    Side::Independent,
+];
+
+/// Runs `work` on every rank of a group.
+fn on_all(spec: &Spec, ranks: u64, work: impl Fn(&mut Rank) + Sync) {
+    spec.check(ranks).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let partition = Partition::in_process(2).unwrap();
+    let hub = Hub::open(dir.path().join("hub"), usize::try_from(ranks).unwrap()).unwrap();
+    std::thread::scope(|scope| {
+        for rank in 0..ranks {
+            let seat = Seat {
+                spec: spec.clone(),
+                rank,
+                ranks,
+                partition: String::new(),
+                hub: hub.path().to_owned(),
+                plain: dir.path().join("plain"),
+                limit_bytes_s: None,
+            };
+            let (client, work) = (partition.another_client(), &work);
+            scope.spawn(move || work(&mut Rank::join(&seat, client).unwrap()));
+        }
+    });
+}
+
+#[test]
+fn every_side_is_verified_on_every_kind_of_shape() {
+    let specs = [
+        Spec::Btio(Btio { class: Class::S, dumps: 2, run_cells: Some(5) }),
+        Spec::Tile(Tile { row_bytes: 100, total_bytes: 4000, grid: None, dumps: 2 }),
+        Spec::Flash(Flash { edge: 8, guards: 1, blocks: 1, checkpoints: 1 }),
+        Spec::Strided(Strided { piece_bytes: 1000, pieces: 3, steps: 2 }),
+        Spec::Irregular(Irregular { pattern: Pattern::Gaps { seed: 3 }, extents: 50, steps: 3 }),
+    ];
+    for spec in specs {
+        on_all(&spec, 4, |rank| {
+            for side in available(&SIDES) {
+                let outcome = rank.run(&KernelJob::Verify { side }).unwrap();
+                assert_eq!(outcome.calls, rank.seat.spec.steps());
+                rank.group.barrier().unwrap();
+                if rank.seat.rank == 0 {
+                    rank.run(&KernelJob::Remove { side }).unwrap();
+                }
+                rank.group.barrier().unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn times_and_counts_are_told_apart() {
+    let spec = Spec::Strided(Strided { piece_bytes: 512, pieces: 4, steps: 3 });
+    on_all(&spec, 2, |rank| {
+        let write = rank.run(&KernelJob::Write { side: Side::Independent, sweeps: 5 }).unwrap();
+        assert_eq!((write.calls, write.counts["steady_steps"]), (12, 2));
+        assert!(write.calls_seconds <= write.seconds && 0 < write.counts["compute_ns"]);
+        let read = rank.run(&KernelJob::Read { side: Side::Independent }).unwrap();
+        assert_eq!((read.calls, read.counts["compute_ns"] < 1_000_000_000), (12, true));
+    });
+}
+
+#[test]
+fn a_timed_read_notices_what_was_not_written() {
+    let spec = Spec::Strided(Strided { piece_bytes: 64, pieces: 2, steps: 3 });
+    let read = KernelJob::Read { side: Side::Pwrite };
+    for (place, step) in [(128, 1), (2 * 128 + 127, 2)] {
+        on_all(&spec, 1, |rank| {
+            rank.run(&KernelJob::Write { side: Side::Pwrite, sweeps: 0 }).unwrap();
+            rank.run(&read).unwrap();
+            let mut bytes = std::fs::read(&rank.seat.plain).unwrap();
+            bytes[place] ^= 1;
+            std::fs::write(&rank.seat.plain, bytes).unwrap();
+            let error = rank.run(&read).unwrap_err().to_string();
+            assert_eq!(error, format!("pwrite: step {step} read what was not written there"));
+        });
+    }
+}
+
+#[test]
+fn verifying_finds_one_wrong_byte_and_tells_all() {
+    let spec = Spec::Tile(Tile { row_bytes: 16, total_bytes: 64, grid: None, dumps: 1 });
+    on_all(&spec, 1, |rank| {
+        rank.run(&KernelJob::Verify { side: Side::Memory }).unwrap();
+        rank.image = Some(Image::new(rank.sight.span_bytes, 1));
+        let error = rank.check_all(Side::Memory).unwrap_err().to_string();
+        assert_eq!(error, "memory: byte 0 of the file, in step 0, is not what was written there");
+    });
+}

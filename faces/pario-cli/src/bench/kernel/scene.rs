@@ -1,0 +1,234 @@
+//! One comparison: the sides of a kernel in turn, round by round, on one partition.
+//!
+//! Cold: the first pass of fresh processes. Warm: the last pass of the same ones. Every side is verified once, byte by byte, before
+//! anything is timed; the first round is not counted.
+
+use std::collections::BTreeMap;
+
+use super::super::error::BenchError;
+use super::super::ground::Ground;
+use super::super::progress::Progress;
+use super::crew::{Crew, Pass, Task};
+use super::shapes::Spec;
+use super::side::Side;
+
+/// What is compared, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Scene<'a> {
+    /// Said while it runs and above its table.
+    pub(super) title: String,
+    pub(super) spec: Spec,
+    pub(super) ranks: u64,
+    pub(super) partition: &'a str,
+    pub(super) sides: Vec<Side>,
+    pub(super) directions: Directions,
+    /// Writing passes of the same processes; the first is cold, the last is warm.
+    pub(super) passes: usize,
+    /// Computing before each step.
+    pub(super) compute_ms: Option<f64>,
+    pub(super) limit_bytes_s: Option<u64>,
+}
+
+/// Which ways data goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Directions {
+    /// Write only.
+    Write,
+    /// Write, then read.
+    Both,
+}
+
+/// Passes of one side in one round, cold and warm.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Take {
+    pub(super) write: [Pass; 2],
+    pub(super) read: [Pass; 2],
+}
+
+/// All rounds of a scene, by side.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Takes(BTreeMap<Side, Vec<Take>>);
+
+impl Takes {
+    /// The rounds of a side; none if it was not played.
+    pub(super) fn of(&self, side: Side) -> &[Take] {
+        self.0.get(&side).map_or(&[], Vec::as_slice)
+    }
+
+    /// Sides that were played.
+    pub(super) fn sides(&self) -> impl Iterator<Item = Side> + '_ {
+        self.0.keys().copied()
+    }
+
+    pub(super) fn push(&mut self, side: Side, take: Take) {
+        self.0.entry(side).or_default().push(take);
+    }
+}
+
+/// Where scenes are played.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) ground: Ground,
+    pub(super) progress: Progress,
+    /// Rounds that count.
+    pub(super) rounds: usize,
+}
+
+impl Scene<'_> {
+    fn task(&self) -> Task<'_> {
+        let Scene { spec, ranks, partition, limit_bytes_s, .. } = self;
+        Task { spec, ranks: *ranks, partition, limit_bytes_s: *limit_bytes_s }
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.spec.data_bytes(self.ranks)
+    }
+}
+
+impl Stage {
+    /// Plays a scene.
+    pub(super) fn play(&self, scene: &Scene<'_>) -> Result<Takes, BenchError> {
+        for side in &scene.sides {
+            self.progress.say(&format!("{}: verifying {}", scene.title, side.word()));
+            self.verify(scene, *side)?;
+        }
+        let sweeps = self.sweeps(scene, scene.compute_ms.unwrap_or(0.0) / 1e3)?;
+        let mut takes = Takes::default();
+        for round in 0..=self.rounds {
+            self.progress.step(&scene.title, round.saturating_sub(1), self.rounds);
+            // Each round starts with another side, so that none always follows the same one.
+            for index in 0..scene.sides.len() {
+                let side = scene.sides[(index + round) % scene.sides.len()];
+                let take = self.take(scene, side, sweeps)?;
+                if 0 < round {
+                    takes.push(side, take);
+                }
+            }
+        }
+        Ok(takes)
+    }
+
+    /// How much of the stencil takes so long while all ranks compute.
+    pub(super) fn sweeps(&self, scene: &Scene<'_>, seconds: f64) -> Result<u64, BenchError> {
+        if seconds <= 0.0 {
+            return Ok(0);
+        }
+        let per_s = Crew::start(&self.ground, &scene.task())?.sweeps_per_s()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a count of some thousands"
+        )]
+        let sweeps = (per_s * seconds).ceil() as u64;
+        Ok(sweeps)
+    }
+
+    fn verify(&self, scene: &Scene<'_>, side: Side) -> Result<(), BenchError> {
+        if !side.is_by_view() {
+            return Ok(());
+        }
+        let mut crew = Crew::start(&self.ground, &scene.task())?;
+        crew.verify(side)?;
+        self.clear(scene, &mut crew, side)
+    }
+
+    fn take(&self, scene: &Scene<'_>, side: Side, sweeps: u64) -> Result<Take, BenchError> {
+        let mut take = Take::default();
+        let mut crew = Crew::start(&self.ground, &scene.task())?;
+        take.write[0] = crew.write(side, sweeps)?;
+        for _ in 1..scene.passes {
+            self.clear(scene, &mut crew, side)?;
+            take.write[1] = crew.write(side, sweeps)?;
+        }
+        if scene.directions == Directions::Both {
+            // What is private is gone with its process.
+            if !side.is_private() {
+                drop(crew);
+                crew = Crew::start(&self.ground, &scene.task())?;
+            }
+            take.read = [crew.read(side)?, crew.read(side)?];
+        }
+        self.clear(scene, &mut crew, side)?;
+        Ok(take)
+    }
+
+    /// Removes the file and waits until that costs nothing any more.
+    fn clear(&self, scene: &Scene<'_>, crew: &mut Crew, side: Side) -> Result<(), BenchError> {
+        crew.remove(side)?;
+        if side.is_private() { Ok(()) } else { self.ground.settle(scene.partition) }
+    }
+
+    /// Times of writing alone, computing alone and both, with computing as long as writing; round by round.
+    pub(super) fn hide(&self, scene: &Scene<'_>, side: Side) -> Result<Vec<Hidden>, BenchError> {
+        let mut crew = Crew::start(&self.ground, &scene.task())?;
+        crew.write(side, 0)?;
+        self.clear(scene, &mut crew, side)?;
+        let alone = crew.write(side, 0)?;
+        self.clear(scene, &mut crew, side)?;
+        let sweeps = self.sweeps_of(&mut crew, alone.total_s, scene.spec.steps())?;
+        let mut rounds = Vec::new();
+        for round in 0..self.rounds {
+            self.progress.step(&format!("{}, hidden behind computing", scene.title), round, self.rounds);
+            let io = crew.write(side, 0)?;
+            self.clear(scene, &mut crew, side)?;
+            let compute_s = crew.compute(sweeps)?;
+            let both = crew.write(side, sweeps)?;
+            self.clear(scene, &mut crew, side)?;
+            rounds.push(Hidden {
+                io_s: io.total_s,
+                compute_s,
+                both_s: both.total_s,
+                both_compute_s: both.compute_s,
+            });
+        }
+        Ok(rounds)
+    }
+
+    /// Sweeps before each of so many steps that take `seconds` in all.
+    fn sweeps_of(&self, crew: &mut Crew, seconds: f64, steps: u64) -> Result<u64, BenchError> {
+        let per_s = crew.sweeps_per_s()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a count of some thousands"
+        )]
+        let sweeps = (per_s * seconds / steps as f64).ceil() as u64;
+        Ok(sweeps)
+    }
+}
+
+/// One round of [`Stage::hide`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Hidden {
+    pub(super) io_s: f64,
+    pub(super) compute_s: f64,
+    pub(super) both_s: f64,
+    /// Computing, while writing was under way.
+    pub(super) both_compute_s: f64,
+}
+
+impl Hidden {
+    /// The share of writing that did not make the whole longer.
+    pub(super) fn share(&self) -> f64 {
+        1.0 - (self.both_s - self.compute_s) / self.io_s
+    }
+
+    /// How much longer computing took beside writing.
+    pub(super) fn slowdown(&self) -> f64 {
+        self.both_compute_s / self.compute_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_what_the_whole_does_not_get_longer_by() {
+        let hidden = Hidden { io_s: 1.0, compute_s: 1.0, both_s: 1.25, both_compute_s: 1.1 };
+        assert_eq!((hidden.share(), hidden.slowdown()), (0.75, 1.1));
+        let not_at_all = Hidden { both_s: 2.0, ..hidden };
+        assert_eq!(not_at_all.share(), 0.0);
+    }
+}

@@ -1,0 +1,302 @@
+//! From takes to figures and tables.
+//!
+//! Always: a ratio is speed against speed, round by round; the figure without a suffix is the one that is promised, `…_warm` or
+//! `…_cold` its sibling.
+
+use std::fmt::Write as _;
+
+use super::super::figures::{Figure, Figures, Goal, mib};
+use super::crew::Pass;
+use super::scene::{Directions, Scene, Take, Takes};
+use super::side::Side;
+
+/// Which pass of a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Warmth {
+    Cold,
+    Warm,
+}
+
+/// Which time of a take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// Writing, open to close.
+    Total,
+    /// Inside write calls.
+    Write,
+    /// Reading, open to close.
+    Read,
+}
+
+/// A figure that compares two sides.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Ratio {
+    pub(super) name: &'static str,
+    pub(super) side: Side,
+    pub(super) yardstick: Side,
+    pub(super) what: What,
+    pub(super) warmth: Warmth,
+    pub(super) goal: Goal,
+    /// Whether the scene's prefix goes before its name.
+    is_prefixed: bool,
+}
+
+impl Ratio {
+    /// A comparison of server-directed with a yardstick.
+    pub(super) const fn new(name: &'static str, yardstick: Side, what: What) -> Ratio {
+        let (side, warmth) = (Side::ServerDirected, Warmth::Cold);
+        Ratio { name, side, yardstick, what, warmth, goal: Goal::None, is_prefixed: true }
+    }
+
+    /// By its name alone, whatever scene it is of.
+    pub(super) const fn bare(self) -> Ratio {
+        Ratio { is_prefixed: false, ..self }
+    }
+
+    /// What `side` is compared.
+    pub(super) const fn of(self, side: Side) -> Ratio {
+        Ratio { side, ..self }
+    }
+
+    /// The warm pass is the one that is promised.
+    pub(super) const fn warm(self) -> Ratio {
+        Ratio { warmth: Warmth::Warm, ..self }
+    }
+
+    /// With what it should reach.
+    pub(super) const fn at_least(self, goal: f64) -> Ratio {
+        Ratio { goal: Goal::AtLeast(goal), ..self }
+    }
+
+    /// With nothing promised.
+    pub(super) const fn without_goal(self) -> Ratio {
+        Ratio { goal: Goal::None, ..self }
+    }
+
+    /// In words.
+    fn note(&self, warmth: Warmth) -> String {
+        let what = match self.what {
+            What::Total => "written, open to close",
+            What::Write => "time inside write calls",
+            What::Read => "read, open to close",
+        };
+        let warmth = match warmth {
+            Warmth::Cold => "fresh processes",
+            Warmth::Warm => "warm",
+        };
+        format!("{} against {}: {what}; {warmth}", self.side.word(), self.yardstick.word())
+    }
+}
+
+impl Warmth {
+    fn other(self) -> Warmth {
+        match self {
+            Warmth::Cold => Warmth::Warm,
+            Warmth::Warm => Warmth::Cold,
+        }
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Warmth::Cold => "cold",
+            Warmth::Warm => "warm",
+        }
+    }
+}
+
+impl Take {
+    /// The time, or `None` if it was not taken.
+    fn seconds(&self, what: What, warmth: Warmth) -> Option<f64> {
+        let pass = |passes: &[Pass; 2]| passes[warmth as usize].clone();
+        let seconds = match what {
+            What::Total => pass(&self.write).total_s,
+            What::Write => pass(&self.write).calls_s,
+            What::Read => pass(&self.read).total_s,
+        };
+        (0.0 < seconds).then_some(seconds)
+    }
+}
+
+/// Times of a side, round by round; `None` if they were not all taken.
+fn seconds(takes: &Takes, side: Side, what: What, warmth: Warmth) -> Option<Vec<f64>> {
+    let times: Option<Vec<f64>> = takes.of(side).iter().map(|take| take.seconds(what, warmth)).collect();
+    times.filter(|times| !times.is_empty())
+}
+
+/// Adds the ratios whose sides were both played.
+pub(super) fn add_ratios(figures: &mut Figures, takes: &Takes, ratios: &[Ratio], prefix: &str) {
+    for ratio in ratios {
+        let prefix = if ratio.is_prefixed { prefix } else { "" };
+        for (warmth, is_promised) in [(ratio.warmth, true), (ratio.warmth.other(), false)] {
+            let of = |side| seconds(takes, side, ratio.what, warmth);
+            let Some((yardstick, pario)) = of(ratio.yardstick).zip(of(ratio.side)) else { continue };
+            let ratios: Vec<f64> =
+                yardstick.iter().zip(&pario).map(|(yardstick, pario)| yardstick / pario).collect();
+            let (name, goal) = if is_promised {
+                (format!("{prefix}{}", ratio.name), ratio.goal)
+            } else {
+                (format!("{prefix}{}_{}", ratio.name, warmth.word()), Goal::None)
+            };
+            figures.add(name, Figure::of(&ratios, "ratio"), goal, ratio.note(warmth));
+        }
+    }
+}
+
+/// Adds what every side did, by name: `PREFIXwrite_mib_s_SIDE`, `…_cold`.
+pub(super) fn add_speeds(figures: &mut Figures, takes: &Takes, scene: &Scene<'_>, prefix: &str) {
+    let kinds = [("write", What::Write), ("read", What::Read), ("total", What::Total)];
+    for side in takes.sides() {
+        for (kind, what) in kinds {
+            for warmth in [Warmth::Cold, Warmth::Warm] {
+                let Some(times) = seconds(takes, side, what, warmth) else { continue };
+                let speeds: Vec<f64> = times.iter().map(|time| mib(scene.data_bytes()) / time).collect();
+                let suffix = if warmth == Warmth::Warm { "_warm" } else { "" };
+                let name = format!("{prefix}{kind}_mib_s_{}{suffix}", side.key());
+                figures.add(name, Figure::of(&speeds, "MiB/s"), Goal::None, "");
+            }
+        }
+    }
+}
+
+/// Adds what server-directed and client-directed sent: `list_bytes_after_set_view`, `messages_per_collective`.
+pub(super) fn add_counts(figures: &mut Figures, takes: &Takes, ranks: u64, prefix: &str) {
+    let goal = if prefix.is_empty() { Goal::AtMost(0.0) } else { Goal::None };
+    let passes = || {
+        let sides = [Side::ServerDirected, Side::ClientDirected];
+        sides.into_iter().flat_map(|side| takes.of(side)).flat_map(|take| take.write.iter().chain(&take.read))
+    };
+    // Only where somebody counts them is their absence worth a figure.
+    let lists: Vec<f64> =
+        passes().filter_map(|pass| pass.counts.get("list_bytes")).map(|bytes| number(*bytes)).collect();
+    if !lists.is_empty() {
+        let note = "bytes of offset lists, client- and server-directed";
+        figures.add(format!("{prefix}list_bytes_after_set_view"), Figure::of(&lists, "B"), goal, note);
+    }
+    let steady = |take: &Take| {
+        let pass = &take.write[1];
+        let (messages, steps) = (pass.count("steady_messages"), pass.count("steady_steps"));
+        (0 < steps).then(|| number(messages * ranks) / number(steps))
+    };
+    let messages: Vec<f64> = takes.of(Side::ServerDirected).iter().filter_map(steady).collect();
+    if !messages.is_empty() {
+        let note = "sent by all ranks inside a server-directed write call, after the first one; warm";
+        figures.add(
+            format!("{prefix}messages_per_collective"),
+            Figure::of(&messages, "messages"),
+            goal,
+            note,
+        );
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+pub(super) fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// The table of a scene: what every side did, cold and warm.
+pub(super) fn table(scene: &Scene<'_>, takes: &Takes) -> String {
+    let mut text = format!("{}\n", scene.title);
+    let both = scene.directions == Directions::Both;
+    let head = |text: &str, is_there: bool| if is_there { format!("{text:^20}") } else { String::new() };
+    let _ = writeln!(
+        text,
+        "{:18}{}{}{}{:>10}{:>11}",
+        "",
+        head("write MiB/s", true),
+        head("read MiB/s", both),
+        head("to close MiB/s", true),
+        "messages",
+        "metadata B"
+    );
+    let pair =
+        |is_there: bool| if is_there { format!("{:>10}{:>10}", "cold", "warm") } else { String::new() };
+    let _ = writeln!(text, "{:18}{}{}{}", "method", pair(true), pair(both), pair(true));
+    for side in takes.sides() {
+        let speeds = |what: What| {
+            let speed = |warmth| match seconds(takes, side, what, warmth) {
+                Some(times) => format!("{:10.0}", mib(scene.data_bytes()) / Figure::of(&times, "s").value),
+                None => format!("{:>10}", "-"),
+            };
+            format!("{}{}", speed(Warmth::Cold), speed(Warmth::Warm))
+        };
+        let reads = if both { speeds(What::Read) } else { String::new() };
+        let (messages, metadata) = sent(takes.of(side));
+        let _ = writeln!(
+            text,
+            "{:18}{}{reads}{}{messages:>10}{metadata:>11}",
+            side.word(),
+            speeds(What::Write),
+            speeds(What::Total),
+        );
+    }
+    text
+}
+
+/// Messages and bytes of views and lists in the last round's first writing pass.
+fn sent(takes: &[Take]) -> (u64, u64) {
+    let Some(take) = takes.last() else { return (0, 0) };
+    let pass = &take.write[0];
+    (pass.count("messages"), pass.count("view_bytes") + pass.count("list_bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn takes(yardstick_s: &[f64], pario_s: &[f64]) -> Takes {
+        let mut takes = Takes::default();
+        let pass = |total_s: f64| Pass { total_s, calls_s: total_s / 2.0, ..Pass::default() };
+        for (yardstick, pario) in yardstick_s.iter().zip(pario_s) {
+            let take = |time: f64| Take { write: [pass(time), pass(time / 2.0)], ..Take::default() };
+            takes.push(Side::Pwrite, take(*yardstick));
+            takes.push(Side::ServerDirected, take(*pario));
+        }
+        takes
+    }
+
+    #[test]
+    fn ratios_are_taken_round_by_round_and_told_by_warmth() {
+        let mut figures = Figures::default();
+        let takes = takes(&[4.0, 6.0, 8.0], &[2.0, 2.0, 2.0]);
+        let ratio = Ratio::new("total_vs_pwrite", Side::Pwrite, What::Total).at_least(3.0);
+        add_ratios(
+            &mut figures,
+            &takes,
+            &[ratio, Ratio::new("total_vs_two_phase", Side::TwoPhase, What::Total)],
+            "",
+        );
+        assert_eq!(figures.get("total_vs_pwrite").unwrap().value, 3.0);
+        assert_eq!(figures.get("total_vs_pwrite_warm").unwrap().value, 3.0);
+        assert_eq!(
+            figures.rows()[0].note,
+            "server-directed against pwrite: written, open to close; fresh processes"
+        );
+        assert_eq!(figures.rows()[0].goal, Goal::AtLeast(3.0));
+        assert_eq!(figures.rows()[1].goal, Goal::None);
+        assert_eq!(figures.rows().len(), 2, "a side that was not played has no figure");
+    }
+
+    #[test]
+    fn what_was_not_taken_has_no_figure() {
+        let mut figures = Figures::default();
+        let takes = takes(&[1.0], &[1.0]);
+        add_ratios(&mut figures, &takes, &[Ratio::new("read_vs_pread", Side::Pwrite, What::Read)], "");
+        add_counts(&mut figures, &takes, 2, "");
+        assert!(figures.rows().is_empty());
+    }
+
+    #[test]
+    fn messages_are_counted_per_collective_over_all_ranks() {
+        let mut takes = Takes::default();
+        // Two ranks, five steps each, of which four are steady; one message each in every one of them.
+        let counts = [("steady_messages", 8), ("steady_steps", 8), ("list_bytes", 16)];
+        let counts = counts.map(|(name, count)| (name.to_owned(), count)).into();
+        let pass = Pass { counts, ..Pass::default() };
+        takes.push(Side::ServerDirected, Take { write: [Pass::default(), pass], ..Take::default() });
+        let mut figures = Figures::default();
+        add_counts(&mut figures, &takes, 2, "");
+        assert_eq!(figures.get("messages_per_collective").unwrap().value, 2.0);
+        assert_eq!(figures.get("list_bytes_after_set_view").unwrap().value, 16.0);
+    }
+}

@@ -1,0 +1,88 @@
+//! The sides of a comparison: Pario's methods and what they are measured against.
+
+use pario::Method;
+use serde::{Deserialize, Serialize};
+
+/// One way to move a kernel's data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub(crate) enum Side {
+    /// Copying the same extents in memory: the limit.
+    Memory,
+    /// One `pwrite` or `pread` per extent, one plain file.
+    Pwrite,
+    /// The whole range of each step in equal contiguous parts, one plain file.
+    Whole,
+    /// Two-phase into one plain shared file, as MPI libraries do.
+    TwoPhasePlain,
+    /// Two-phase onto the partition's objects.
+    TwoPhase,
+    /// Client-directed.
+    ClientDirected,
+    /// Server-directed.
+    ServerDirected,
+    /// Server-directed, by independent calls.
+    Independent,
+}
+
+/// Whether this build has two-phase into a plain file.
+pub(super) const HAS_TWO_PHASE_PLAIN: bool = false;
+
+impl Side {
+    /// All that collective kernels compare, yardsticks first.
+    pub(super) fn collective() -> Vec<Side> {
+        let all = [
+            Side::Memory,
+            Side::Pwrite,
+            Side::Whole,
+            Side::TwoPhasePlain,
+            Side::TwoPhase,
+            Side::ClientDirected,
+            Side::ServerDirected,
+        ];
+        available(&all)
+    }
+
+    /// Its name in tables.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Side::Memory => "memory",
+            Side::Pwrite => "pwrite",
+            Side::Whole => "plain-whole",
+            Side::TwoPhasePlain => "two-phase",
+            Side::TwoPhase => "two-phase-objects",
+            Side::ClientDirected => "client-directed",
+            Side::ServerDirected => "server-directed",
+            Side::Independent => "independent",
+        }
+    }
+
+    /// Its name within figures.
+    pub(super) fn key(self) -> String {
+        self.word().replace('-', "_")
+    }
+
+    /// The method of a file of the partition; `None` for what does not go through one.
+    pub(super) fn method(self) -> Option<Method> {
+        match self {
+            Side::ServerDirected | Side::Independent => Some(Method::ServerDirected),
+            Side::ClientDirected => Some(Method::ClientDirected),
+            Side::TwoPhase => Some(Method::TwoPhase),
+            Side::Memory | Side::Pwrite | Side::Whole | Side::TwoPhasePlain => None,
+        }
+    }
+
+    /// Whether what it writes is seen by nobody else.
+    pub(super) fn is_private(self) -> bool {
+        self == Side::Memory
+    }
+
+    /// Whether each rank writes what its view shows it, so that every byte can be checked.
+    pub(super) fn is_by_view(self) -> bool {
+        self != Side::Whole
+    }
+}
+
+/// Those that this build has.
+pub(super) fn available(sides: &[Side]) -> Vec<Side> {
+    sides.iter().copied().filter(|side| HAS_TWO_PHASE_PLAIN || *side != Side::TwoPhasePlain).collect()
+}

@@ -1,0 +1,154 @@
+//! Every kernel end to end, tiny: real servers, real processes, every side verified byte by byte; what is checked is that the
+//! promised figures are there in the promised form, and that what cannot be is refused in one line.
+
+use std::path::Path;
+
+use super::{bench, check_figures, check_nothing_left, figures};
+
+/// Runs a kernel with one round and returns what it said.
+fn kernel(arguments: &[&str]) -> serde_json::Value {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let said = figures(dir.path(), &[arguments, &["--pairs", "1"]].concat());
+    check_nothing_left(dir.path());
+    said
+}
+
+/// Figures that may be 0, such as counts.
+#[track_caller]
+fn check_counts(said: &serde_json::Value, names: &[&str]) {
+    for name in names {
+        assert!(said["figures"][name]["value"].as_f64().is_some_and(|value| 0.0 <= value), "{name}: {said}");
+        assert!(said["settings"]["comparisons"][name].is_string(), "{name} does not say what it compares");
+    }
+}
+
+#[track_caller]
+fn check_scene(said: &serde_json::Value, index: usize, data_bytes: u64) {
+    let scene = &said["settings"]["scenes"][index];
+    assert_eq!(scene["data_bytes"], data_bytes, "{scene}");
+    for size in ["outbox_bytes", "server_cache_bytes", "stripe_bytes"] {
+        assert!(scene[size].as_u64().is_some_and(|bytes| 0 < bytes), "{size}: {scene}");
+    }
+}
+
+#[test]
+fn btio_shows_its_figures_for_every_scene() {
+    let said = kernel(&["btio", "--class", "S", "--dumps", "3"]);
+    let promised = [
+        "write_vs_memory",
+        "total_vs_pwrite",
+        "total_vs_pwrite_240",
+        "total_vs_two_phase_objects",
+        "read_vs_pread",
+    ];
+    check_figures(&said, &promised);
+    check_figures(&said, &["write_vs_memory_cold", "total_vs_pwrite_warm", "read_vs_pread_warm"]);
+    for side in ["memory", "pwrite", "plain_whole", "two_phase_objects", "client_directed", "server_directed"]
+    {
+        for kind in ["write", "read", "total"] {
+            check_figures(&said, &[&format!("{kind}_mib_s_{side}"), &format!("{kind}_mib_s_{side}_warm")]);
+        }
+    }
+    check_counts(&said, &["messages_per_collective"]);
+    check_scene(&said, 0, 12 * 12 * 12 * 40 * 3);
+    check_scene(&said, 2, 12 * 12 * 12 * 40 * 3);
+    assert_eq!(said["settings"]["scenes"][3]["compute_ms"], 8.0);
+}
+
+#[test]
+fn btio_runs_what_was_asked_for_only() {
+    let said = kernel(&["btio", "--class", "w", "--dumps", "2", "--procs", "9", "--run-bytes", "240"]);
+    check_figures(&said, &["total_vs_pwrite_240", "write_vs_memory"]);
+    let scenes = said["settings"]["scenes"].as_array().expect("scenes");
+    assert_eq!((scenes.len(), &scenes[0]["procs"]), (1, &serde_json::json!(9)));
+    assert!(said["figures"]["total_vs_pwrite"].is_null(), "runs are short in this run");
+    let said = kernel(&["btio", "--class", "S", "--dumps", "2", "--compute", "1", "--outbox", "16MiB"]);
+    let scene = &said["settings"]["scenes"][0];
+    assert_eq!((&scene["compute_ms"], &scene["outbox_bytes"]), (&1.0.into(), &(16 << 20).into()));
+    check_figures(&said, &["compute_write_mib_s_server_directed"]);
+}
+
+#[test]
+fn tile_flash_and_subarray_compare_all_methods() {
+    let usual = ["total_vs_pwrite", "total_vs_two_phase_objects", "write_vs_memory", "read_vs_pread"];
+    let said = kernel(&["tile", "--size", "1MiB", "--procs", "6", "--run-bytes", "1000", "--dumps", "2"]);
+    check_figures(&said, &usual);
+    check_scene(&said, 0, 2 * 6 * 174 * 1000);
+    let said = kernel(&["flash", "--blocks", "2", "--procs", "3"]);
+    check_figures(&said, &usual);
+    check_scene(&said, 0, 3 * 2 * 8 * 8 * 8 * 8 * 24);
+    let said = kernel(&["subarray", "--edge", "10", "--procs", "4", "--servers", "2"]);
+    for word in ["three", "four"] {
+        check_figures(&said, &usual.map(|name| format!("{word}_{name}")).each_ref().map(String::as_str));
+    }
+}
+
+#[test]
+fn strided_compares_independent_calls() {
+    let said = kernel(&["strided", "--size", "8MiB", "--procs", "2"]);
+    check_figures(&said, &["independent_total_vs_pwrite", "contiguous_total_vs_pwrite"]);
+    check_figures(&said, &["independent_collective_total_vs_pwrite", "contiguous_read_vs_pread"]);
+}
+
+#[test]
+fn irregular_tells_how_large_views_are() {
+    let said = kernel(&["irregular", "--extents", "500", "--steps", "2", "--seed", "7"]);
+    check_figures(&said, &["vector4_view_bytes", "gaps_view_bytes_per_extent", "gaps_total_vs_pwrite"]);
+    let bytes = |name: &str| said["figures"][name]["value"].as_f64().expect("a number");
+    assert!(bytes("vector4_view_bytes") < 200.0 && bytes("gaps_view_bytes_per_extent") <= 2.0);
+    assert_eq!(said["settings"]["scenes"][1]["shape"]["irregular"]["pattern"]["gaps"]["seed"], 7);
+}
+
+#[test]
+fn scale_goes_from_one_server_on() {
+    let said = kernel(&["scale", "--servers-max", "2", "--size", "1MiB", "--procs", "3"]);
+    for name in ["n1", "n2", "many_n1", "many_n2"] {
+        check_figures(
+            &said,
+            &[&format!("{name}_total_vs_pwrite"), &format!("{name}_read_mib_s_independent")],
+        );
+    }
+}
+
+#[test]
+fn a_plot_is_drawn_where_it_was_wanted() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("plot.svg");
+    let output = bench(dir.path(), &["tile", "--size", "64KiB", "--pairs", "1", "--procs", "2", "--plot"])
+        .arg(&path)
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = std::fs::read_to_string(&path).expect("the plot is there");
+    assert!(text.starts_with("<svg ") && text.contains("server-directed"), "{text}");
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("to close MiB/s") && table.contains("total_vs_pwrite"), "{table}");
+}
+
+#[track_caller]
+fn check_refused(dir: &Path, arguments: &[&str], naming: &str) {
+    let output = bench(dir, arguments).output().expect("the command runs");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(naming), "{arguments:?}: {said}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_starts() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let cases: [(&[&str], &str); 9] = [
+        (&["btio", "--procs", "3"], "square number of processes, such as 1 or 4"),
+        (&["btio", "--run-bytes", "100"], "multiple of a cell's 40 bytes"),
+        (&["btio", "--class", "D"], "'D'"),
+        (&["tile", "--grid", "3x2"], "--grid 3x2"),
+        (&["flash", "--block", "9"], "--block 9"),
+        (&["subarray", "--dimensions", "5"], "--dimensions 5"),
+        (&["irregular", "--extents", "1"], "--extents 1"),
+        (&["strided", "--servers", "0"], "--servers 0"),
+        (&["scale", "--store-limit", "fast"], "fast"),
+    ];
+    for (arguments, naming) in cases {
+        check_refused(dir.path(), arguments, naming);
+    }
+    check_nothing_left(dir.path());
+}
