@@ -11,6 +11,7 @@ mod readme {}
 pub mod aligned;
 pub mod clock;
 pub mod doorbell;
+pub mod kill_point;
 pub mod piece;
 pub mod process;
 pub mod shared;

@@ -12,6 +12,7 @@ use pario_net::greeting::{Hello, Secret};
 use pario_net::message::{Reply, Request};
 use pario_net::stream::Stream;
 use pario_sys::clock::MonotonicClock;
+use pario_sys::kill_point::{Point, reach};
 
 use crate::pool::Pool;
 
@@ -82,7 +83,11 @@ impl Peers {
 impl Shared {
     fn carry_out(&self, rounds: &Rounds) -> RoundsResult {
         let mut replies = Vec::new();
-        for round in rounds {
+        for (number, round) in rounds.iter().enumerate() {
+            // Only a settling has a second round.
+            if number == 1 {
+                reach(Point::SettleDrained);
+            }
             replies = self.round(round)?;
         }
         Ok(replies)

@@ -13,6 +13,7 @@ use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX, W
 use pario_core::{Clock, Fault, Layout, Nanos, ObjectId, ServerIndex};
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::shared::{Access, AttachLimit, Shared};
 
 use super::record::{RecordHead, RecordKind, span};
@@ -282,8 +283,10 @@ impl Outbox {
         self.check_attached(meta, data.len() as u64)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
+        reach(Point::CommitBegun);
         self.wait_for_room(ring.tail, pad + need, progress)?;
         self.give_up_oldest(&mut ring, pad + need);
+        reach(Point::CommitFloor);
         if 0 < pad {
             self.write_head(ring.tail, RecordKind::Pad, pad - RECORD_ALIGN, meta);
             let start = ring.tail;
@@ -292,12 +295,16 @@ impl Outbox {
         }
         let start = ring.tail;
         self.segment.write(self.place(start) + super::RECORD_HEAD_BYTES, data);
+        reach(Point::CommitBytes);
         self.write_head(start, RecordKind::Data, u64::from(data_bytes), meta);
+        reach(Point::CommitHead);
         ring.starts.push_back(start);
         ring.tail += need;
         let end = ring.tail;
         self.segment.store_u64(outbox_at::TAIL, end, Ordering::Release);
+        reach(Point::CommitTail);
         self.announce(end, meta, u64::from(data_bytes));
+        reach(Point::CommitTold);
         drop(ring);
         Ok(end)
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use pario_core::{Code, Fault, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 
 use super::{ByValue, store_fault};
@@ -140,16 +141,19 @@ fn write_run(index: ServerIndex, ground: &Ground<'_>, run: &[Entry<'_>], errors:
     let Some(first) = run.first() else { return };
     let pieces: Vec<Piece<'_>> = run.iter().map(|entry| entry.piece).collect();
     let bytes: usize = pieces.iter().map(Piece::len).sum();
+    reach(Point::DrainUnwritten);
     // As close to the system call as can be: a server that was stopped meanwhile must not write what is no longer there.
     if !run.iter().all(|entry| entry.is_held(ground)) {
         let text =
             format!("server {index} was stopped for so long that records were given up before it took them");
         return note(run, &Fault::new(Code::Lost, text), errors);
     }
+    reach(Point::DrainChecked);
     match ground.store.write(first.object, LocalOffset(first.start), &pieces) {
         Ok(()) => ground.stats.staged(run.len() as u64, bytes as u64),
         Err(error) => note(run, &store_fault(index, &error), errors),
     }
+    reach(Point::DrainWritten);
 }
 
 /// Notes what a whole run met.

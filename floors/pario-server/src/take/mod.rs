@@ -16,6 +16,7 @@ use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
+use pario_sys::kill_point::{Point, reach};
 
 use self::batch::{Batch, Ground};
 use self::outboxes::Outboxes;
@@ -177,6 +178,7 @@ impl Worker {
             Task::Attach { session, outbox, cursor, from, done } => {
                 self.outboxes.attach(session, outbox, cursor, from);
                 self.outboxes.grant(self.store.as_ref());
+                reach(Point::OfferTaken);
                 done(Ok(()));
             }
             Task::Detach { session } => self.outboxes.leave(session),
@@ -204,10 +206,16 @@ impl Worker {
         }
         let reached = self.outboxes.collect(began, &mut batch);
         let found = !batch.is_empty();
+        if found {
+            reach(Point::DrainHeads);
+        }
         let ground =
             Ground { store: self.store.as_ref(), stats: &self.stats, outboxes: Some(&self.outboxes) };
         let errors = batch.apply(&ground);
         drop(batch);
+        if found {
+            reach(Point::DrainRound);
+        }
         for (number, (write, done, _)) in writes.into_iter().enumerate() {
             match errors.of_message(number) {
                 Some(error) => done(Err(error.clone().at(format!(

@@ -10,6 +10,7 @@ use pario_core::{Clock, Fault, InodeId, Nanos, SessionId};
 use pario_net::outbox::{CursorPage, OutboxError, OutboxReader, RECORD_ALIGN, RecordKind};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
+use pario_sys::kill_point::{Point, reach};
 
 use super::batch::{Batch, Errors, Source, Stamp};
 use crate::stats::ServerStats;
@@ -135,6 +136,7 @@ impl Outboxes {
         for attached in moved {
             attached.taken = attached.next;
             attached.cursor.move_to(attached.taken, &attached.outbox);
+            reach(Point::DrainCursor);
         }
         self.attached.retain(|attached| !attached.leaving || attached.pending() != 0);
     }

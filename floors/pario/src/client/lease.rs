@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use pario_core::{Fault, FileAttr, Generation};
 use pario_net::message::{Lease, Phase, Reply, Request, Want};
+use pario_sys::kill_point::{Point, reach};
 
 use super::mount::odd;
 use super::open_file::OpenFile;
@@ -147,7 +148,10 @@ impl OpenFile {
             .call(pario_core::ServerIndex::MANAGER, &Request::Acquire { inode: self.inode, want })
             .map_err(|fault| fault.at(self.describe()))?;
         match answer.reply {
-            Reply::Granted { lease, attr } => Ok((lease, attr, epoch)),
+            Reply::Granted { lease, attr } => {
+                reach(Point::GrantReceived);
+                Ok((lease, attr, epoch))
+            }
             other => Err(odd(&other)),
         }
     }
@@ -223,10 +227,14 @@ impl OpenFile {
             self.keep_fault(fault);
         }
         self.drop_loans();
+        reach(Point::RecallDrained);
         let end = self.end_to_report();
         let request = Request::Return { inode: self.inode, number, end };
         match self.mount.call(pario_core::ServerIndex::MANAGER, &request) {
-            Ok(_) => self.end_reported(end),
+            Ok(_) => {
+                reach(Point::RecallReturned);
+                self.end_reported(end);
+            }
             // The manager is gone, and our lease with it; the next access finds out.
             Err(fault) => tracing::debug!(%fault, "a lease could not be given back"),
         }

@@ -17,6 +17,7 @@ use pario_net::message::{NameReply, NameRequest, Reply, Request};
 use pario_net::outbox::{Cursor, Outbox};
 use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{Sign, fork_generation, start_ticks};
 
 use super::notices::Notices;
@@ -592,6 +593,7 @@ impl Mount {
                     format!("server {server} took the outbox without a cursor"),
                 ));
             };
+            reach(Point::OfferAnswered);
             Cursor::attach(server, page, doorbell)
         })?;
         if let Some(lost) = &attached.lost {

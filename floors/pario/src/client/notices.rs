@@ -9,6 +9,7 @@ use pario_core::{Fault, ServerIndex};
 use pario_net::connection::Connection;
 use pario_net::greeting::{Purpose, session_sign};
 use pario_net::message::{At, NameRequest, Notice};
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{Sign, fork_generation};
 
 use super::mount::Mount;
@@ -67,6 +68,7 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
         match notice {
             Ok(None) => {}
             Ok(Some(Notice::Recall { inode, number })) => {
+                reach(Point::RecallHeard);
                 let file = mount.files().get(&inode).and_then(Weak::upgrade);
                 if let Some(file) = file {
                     file.recalled(number);

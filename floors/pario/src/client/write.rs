@@ -18,6 +18,7 @@ use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
 use pario_net::message::{Phase, Request, Want};
 use pario_net::outbox::RecordMeta;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::write_pieces_at;
 
 use super::lease::Access;
@@ -140,6 +141,7 @@ impl Write<'_> {
             );
             Fault::from_io(&error, doing)
         })?;
+        reach(Point::DirectWritten);
         let counters = &self.file.mount.counters;
         counters.direct_writes.fetch_add(1, Ordering::Relaxed);
         counters.direct_write_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
