@@ -79,14 +79,18 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
                 let mut notices = mount.notices.lock().unwrap_or_else(PoisonError::into_inner);
                 let current =
                     notices.as_ref().is_some_and(|notices| Arc::ptr_eq(&notices.connection, connection));
-                if current {
-                    notices.take();
-                    drop(notices);
-                    mount.lost_home();
-                    drop(mount);
-                    rejoin(listener);
+                if notices.is_some() && !current {
+                    // Another thread listens already.
+                    return;
                 }
-                return;
+                notices.take();
+                drop(notices);
+                // A call may have found out before us, and seen to everything but this: its caller may not call again for hours.
+                if current {
+                    mount.lost_home();
+                }
+                drop(mount);
+                return rejoin(listener);
             }
         }
     }
