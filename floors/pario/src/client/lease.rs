@@ -174,9 +174,13 @@ impl OpenFile {
         held
     }
 
-    /// The manager wants a lease back. Called by the listening thread.
-    pub(super) fn recalled(self: &Arc<Self>, number: u64) {
+    /// The manager of `epoch` wants a lease back. Called by the listening thread.
+    pub(super) fn recalled(self: &Arc<Self>, number: u64, epoch: u64) {
         let mut state = self.lease_state();
+        // It may have been lost while its notice was on the way, and its numbers may be higher than those of the next.
+        if state.epoch != epoch {
+            return;
+        }
         state.recalled = state.recalled.max(number);
         if !self.must_return(&state) || state.returning {
             return;
@@ -208,7 +212,10 @@ impl OpenFile {
             self.mount.counters.recalls.fetch_add(1, Ordering::Relaxed);
             self.return_lease(held.number);
             state = self.lease_state();
-            state.returned = state.returned.max(held.number);
+            // Numbers of another life say nothing about those of this one.
+            if held.epoch == state.epoch {
+                state.returned = state.returned.max(held.number);
+            }
             if state.held.is_some_and(|current| current.number == held.number) {
                 state.held = None;
             }

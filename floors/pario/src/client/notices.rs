@@ -50,18 +50,20 @@ impl Mount {
         if notices.as_ref().is_some_and(|notices| !notices.connection.is_dead()) {
             return Ok(());
         }
+        // First: a manager that is lost from here on says nothing about leases of a later one.
+        let epoch = self.epoch();
         let connection = Arc::new(self.open(ServerIndex::MANAGER, Purpose::Notices {})?);
         let (mount, listening) = (Arc::downgrade(self), Arc::clone(&connection));
         std::thread::Builder::new()
             .name("pario-notices".into())
-            .spawn(move || listen(&mount, &listening))
+            .spawn(move || listen(&mount, &listening, epoch))
             .map_err(|error| Fault::from_io(&error, "starting the listening thread"))?;
         *notices = Some(Notices { connection, fork: fork_generation() });
         Ok(())
     }
 }
 
-fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
+fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>, epoch: u64) {
     loop {
         let notice = connection.notice(LOOK);
         let Some(mount) = listener.upgrade() else { return };
@@ -71,7 +73,7 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
                 reach(Point::RecallHeard);
                 let file = mount.files().get(&inode).and_then(Weak::upgrade);
                 if let Some(file) = file {
-                    file.recalled(number);
+                    file.recalled(number, epoch);
                 }
             }
             Ok(Some(Notice::Waiting { .. } | Notice::Goodbye { .. })) => {}
