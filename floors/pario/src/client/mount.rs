@@ -599,6 +599,14 @@ impl Mount {
         if let Some(lost) = &attached.lost {
             self.note_lost_records(server, lost);
         }
+        // Whoever found the connection lost before the cursor was in its place had nothing to detach: the server has let go of the
+        // outbox, and nobody would offer it again.
+        let current = self.live_connection(server);
+        if current.is_none_or(|current| !std::ptr::eq(Arc::as_ptr(&current), connection)) {
+            outbox.detach(server);
+            let text = format!("{}: server {server} went away while it took the outbox", self.spec.name);
+            return Err(Fault::new(Code::Unreachable, text));
+        }
         Ok(attached.cursor)
     }
 
