@@ -12,6 +12,7 @@ pub mod aligned;
 pub mod clock;
 pub mod doorbell;
 pub mod file_map;
+pub mod kill_point;
 pub mod piece;
 pub mod process;
 pub mod shared;

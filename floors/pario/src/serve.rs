@@ -12,6 +12,7 @@ use pario_core::{Code, Fault, Layout, PartitionId};
 use pario_net::stream::Address;
 use pario_server::stores::{StoreChoice, names_in};
 use pario_server::{Ending, Server, ServerSpec};
+use pario_sys::kill_point::{self, Process};
 use pario_sys::signals::Signals;
 
 use crate::connect::ByAddress;
@@ -40,6 +41,9 @@ pub fn serve(input: impl Read, output: impl Write, begin: impl FnOnce(&Settings)
         Ok(signals) => signals,
         Err(error) => return complain(&error.to_string()),
     };
+    if let Err(error) = kill_point::arm(Process::Server(spec.index.0)) {
+        return fail(&mut side, &error.to_string(), None);
+    }
     let holds = match spec.hold_directories() {
         Ok(holds) => holds,
         Err(error) => return fail(&mut side, &error.to_string(), error.found()),

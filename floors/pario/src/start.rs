@@ -13,6 +13,7 @@ use pario_net::greeting::{Hello, Purpose, Secret, nonce, random_number};
 use pario_net::message::Request;
 use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
+use pario_sys::kill_point::{self, Process};
 
 use crate::client::{MountSpec, Way};
 use crate::connect::ByAddress;
@@ -317,6 +318,7 @@ impl Partition {
 
     /// Mounts a running partition by its name.
     pub fn mount_from(registry: &Registry, name: &str) -> Result<Partition> {
+        kill_point::arm(Process::Client).map_err(Error::setup)?;
         let entry = registry.find(name).map_err(Error::setup)?;
         check_running(&entry)?;
         let mut spec = mount_spec(&entry);

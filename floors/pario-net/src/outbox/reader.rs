@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 
 use pario_core::limits::{FILE_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
 
@@ -189,6 +190,7 @@ impl CursorPage {
     /// Everything before `position` is in the store.
     pub fn move_to(&self, position: u64, outbox: &OutboxReader) {
         self.page.store_u64(cursor_at::TAKEN, position, Ordering::Release);
+        reach(Point::DrainUnwoken);
         if outbox.somebody_waits() {
             let turn = self.page.load_u32(cursor_at::TURN, Ordering::Relaxed);
             self.page.store_u32(cursor_at::TURN, turn.wrapping_add(1), Ordering::Release);

@@ -13,6 +13,7 @@ use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX, W
 use pario_core::{Clock, Fault, Layout, Nanos, ObjectId, ServerIndex};
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::shared::{Access, AttachLimit, Shared};
 
 use super::record::{Concerned, IntentState, RecordHead, RecordKind, span};
@@ -333,9 +334,11 @@ impl Outbox {
         self.check_attached(concerns)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
+        reach(Point::CommitBegun);
         self.wait_for_room(ring.tail + pad + need, concerns, progress)?;
         self.check_attached(concerns)?;
         self.give_up_oldest(&mut ring, pad + need);
+        reach(Point::CommitFloor);
         if 0 < pad {
             self.write_head(
                 ring.tail,
@@ -353,13 +356,17 @@ impl Outbox {
             assert!(at + bytes.len() <= entry.bytes, "data stays inside its record");
             self.segment.write(data_at + at, bytes);
         });
+        reach(Point::CommitBytes);
         let concerned = Concerned::of(concerns.iter().map(|concern| concern.server));
         self.write_head(start, (entry.kind, u64::from(data_bytes)), concerned, entry.meta);
+        reach(Point::CommitHead);
         ring.starts.push_back(start);
         ring.tail += need;
         let end = ring.tail;
         self.segment.store_u64(outbox_at::TAIL, end, Ordering::Release);
+        reach(Point::CommitTail);
         self.tell_servers(end, concerns);
+        reach(Point::CommitTold);
         drop(ring);
         Ok(end)
     }

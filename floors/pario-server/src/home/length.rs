@@ -6,6 +6,7 @@
 use pario_core::{Code, Fault, FileAttr, Generation, InodeId, Nanos, ObjectId};
 use pario_net::message::{NameReply, Reply, Request, Want};
 use pario_sys::clock::wall_ns;
+use pario_sys::kill_point::{Point, reach};
 
 use super::{Caller, Home, Job, Wait};
 use crate::coherence::{Barrier, BarrierAsk, Ticket};
@@ -98,6 +99,7 @@ impl Home {
         };
         match begun {
             Ok(Some(truncation)) => {
+                reach(Point::CutNoted);
                 self.unfinished.insert(cut.inode, truncation);
                 self.cut_objects(cut, truncation);
             }
@@ -127,6 +129,7 @@ impl Home {
             );
             return self.cut_failed(cut, Fault::new(fault.code, text), now);
         }
+        reach(Point::CutCarried);
         self.unfinished.remove(&cut.inode);
         if let Err(fault) = self.names.finish_truncation(cut.inode) {
             return self.cut_failed(cut, fault, now);
@@ -193,12 +196,16 @@ impl Home {
         if rounds.is_empty() {
             return self.forget_removed(attr);
         }
+        reach(Point::RemoveNoted);
         self.ask_peers(Job::Remove(attr), rounds);
     }
 
     pub(super) fn removed(&mut self, attr: FileAttr, result: RoundsResult, now: Nanos) {
         match result {
-            Ok(_) => self.forget_removed(attr),
+            Ok(_) => {
+                reach(Point::RemoveCarried);
+                self.forget_removed(attr);
+            }
             Err(fault) => {
                 tracing::debug!(%fault, inode = %attr.inode, "objects of a removed file stay for now");
                 // Where only the queue was full, the server need not be left alone.

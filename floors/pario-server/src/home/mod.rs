@@ -18,6 +18,7 @@ use pario_core::{AttrChange, Clock, Code, Fault, FileAttr, Incarnation, InodeId,
 use pario_net::greeting::Hello;
 use pario_net::message::{At, NameReply, NameRequest, Notice, Phase, Reply, Request, Want};
 use pario_sys::clock::{MonotonicClock, wall_ns};
+use pario_sys::kill_point::{Point, reach};
 
 use self::length::Cut;
 use self::looks::Look;
@@ -197,6 +198,7 @@ impl Home {
             Request::Acquire { inode, want } => self.acquire(caller, inode, want, now),
             Request::Return { inode, number, end } => {
                 self.grow(inode, end)?;
+                reach(Point::ReturnNoted);
                 self.give_back(caller.session, inode, number, now)?;
                 self.reply(caller, Reply::Done {});
                 Ok(())
@@ -313,6 +315,7 @@ impl Home {
     fn granted(&mut self, ticket: Ticket, session: SessionId, lease: pario_net::message::Lease) {
         let Some(Wait::Acquire { caller, inode }) = self.waits.remove(&ticket) else { return };
         let noted = if lease.phase == (Phase::Read {}) { Ok(()) } else { self.note_writer(inode, session) };
+        reach(Point::GrantNoted);
         let reply = match noted.and_then(|()| self.names.attr(inode)) {
             Ok(attr) => Reply::Granted { lease, attr },
             Err(fault) => Reply::Failed { fault },

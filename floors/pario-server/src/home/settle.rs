@@ -7,6 +7,7 @@ use pario_core::{Fault, InodeId, Nanos, ObjectId, SessionId};
 use pario_net::greeting::{Hello, session_sign};
 use pario_net::message::{Reply, Request};
 use pario_sys::clock::wall_ns;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{has_sign, is_alive};
 
 use super::{Effect, Home, Job, Wait, host_name};
@@ -95,6 +96,7 @@ impl Home {
         let Ok(attr) = self.names.attr(inode) else {
             return self.settle_done(inode, session, Ok(Vec::new()), Nanos(0));
         };
+        reach(Point::SettleBegun);
         let object = ObjectId { inode, generation: attr.generation };
         let drain = attr.layout.servers().map(|server| (server, Request::Drain { session })).collect();
         let measure = attr.layout.servers().map(|server| (server, Request::Measure { object })).collect();
@@ -108,11 +110,15 @@ impl Home {
         result: RoundsResult,
         now: Nanos,
     ) {
-        let grown = result.and_then(|lengths| self.measured(inode, &lengths));
+        let grown = result.and_then(|lengths| {
+            reach(Point::SettleMeasured);
+            self.measured(inode, &lengths)
+        });
         if let Err(fault) = grown {
             self.unsettled.insert((inode, session), (now, fault.clone()));
             return self.fail_waiters(inode, &fault, now);
         }
+        reach(Point::SettleGrown);
         if let Err(fault) = self.names.forget_writer(inode, session) {
             tracing::warn!(%fault, "a settled writer is remembered longer than needed");
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use pario_core::Fault;
 use pario_store::disk::{Disk, DiskFile, EntryKind, OpenMode};
+use pario_sys::kill_point::{Point, reach};
 
 use super::record::{FILE_HEAD_BYTES, FileHead, Record};
 use super::replay::LogImage;
@@ -63,6 +64,7 @@ impl Log {
     pub fn append(&mut self, record: &Record<'_>) -> Result<(), Fault> {
         self.buffer.clear();
         record.encode(self.head.salt, &mut self.buffer);
+        reach(Point::LogUnwritten);
         let written = self.cut_torn().and_then(|()| self.file.write_at(&self.buffer, self.end));
         if let Err(error) = written {
             self.torn = true;
@@ -70,6 +72,7 @@ impl Log {
             let _ = self.cut_torn();
             return Err(Fault::from_io(&error, format!("writing {}", self.path.display())));
         }
+        reach(Point::LogWritten);
         self.end += self.buffer.len() as u64;
         Ok(())
     }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select};
 use pario_core::limits::{CLIENTS_MAX, IN_FLIGHT_MAX};
 use pario_core::{Code, Fault};
+use pario_sys::kill_point::{Point, reach};
 
 use super::base::Base;
 use super::ledger::{Done, Shared, State};
@@ -189,10 +190,12 @@ impl Syncer {
 
     fn sync(&self) -> Result<(), Fault> {
         let (logs, target) = unsynced(&self.shared.lock())?;
+        reach(Point::LogUnsynced);
         let synced = logs.iter().try_for_each(|log| {
             let doing = format!("syncing {}", log.path.display());
             log.file.sync_data().map_err(|error| Fault::from_io(&error, doing))
         });
+        reach(Point::LogSynced);
         let mut state = self.shared.lock();
         state.stats.syncs += logs.len() as u64;
         match synced {
@@ -281,6 +284,7 @@ impl Applier {
         let Some(frozen) = self.freeze()? else { return Ok(false) };
         let last = frozen.last_sequence();
         let applied = self.base.apply(&frozen, last);
+        reach(Point::NamesApplied);
         let view = if applied.is_ok() { self.base.view() } else { Err(Code::Io.into()) };
         let mut state = self.shared.lock();
         if let (Ok(()), Ok(view)) = (&applied, view) {
@@ -323,6 +327,7 @@ impl Applier {
         };
         let place = &self.shared.place;
         let log = Log::create(&*place.disk, &place.dir, next_number)?;
+        reach(Point::NamesFrozen);
         let mut state = self.shared.lock();
         let old = std::mem::replace(&mut state.log, log).retired(state.appended);
         state.old_logs.push(old);

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{Reply, Request};
+use pario_sys::kill_point::{Point, reach};
 
 use super::queue::Peer;
 use super::{Round, Rounds, RoundsResult};
@@ -42,15 +43,20 @@ impl Call {
 
     /// Starts the next round; with none left, or after a fault, the call is over.
     fn go_on(self: Arc<Call>) {
-        let (round, outcome) = {
+        let (round, outcome, is_second) = {
             let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            // Only a settling has a second round.
+            let is_second = !progress.replies.is_empty() && 0 < progress.later.len();
             match progress.next_round() {
-                Some(round) => (round, None),
-                None => (Round::new(), progress.done.take().map(|done| (done, progress.outcome()))),
+                Some(round) => (round, None, is_second),
+                None => (Round::new(), progress.done.take().map(|done| (done, progress.outcome())), false),
             }
         };
         if let Some((done, outcome)) = outcome {
             return done(outcome);
+        }
+        if is_second {
+            reach(Point::SettleDrained);
         }
         for (place, (server, request)) in round.into_iter().enumerate() {
             let task = Task { call: Some(Arc::clone(&self)), place, server, request };

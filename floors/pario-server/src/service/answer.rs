@@ -4,6 +4,7 @@ use pario_core::{Clock, Code, Fault};
 use pario_net::frame::{self, DataCheck, Frame, FrameKind};
 use pario_net::greeting::{self, Hello, Proof, Purpose, Welcome};
 use pario_net::message::{Notice, Reply, Request};
+use pario_sys::kill_point::{Point, reach};
 
 use super::link::{Greeting, LinkId, Outgoing};
 use super::{Answer, Ending, Event, Open, Service, describe};
@@ -175,6 +176,9 @@ impl Service {
         let check = link.stream.data_check();
         let head = frame::seal(FrameKind::Reply, answer.request, &answer.reply, &[&answer.data], check);
         self.push(answer.link, Outgoing { head, data: answer.data, descriptors: answer.descriptors });
+        if answer.reply == (Reply::Lent {}) {
+            reach(Point::LendSent);
+        }
     }
 
     /// Answers without data or descriptors.
@@ -219,7 +223,9 @@ impl Service {
             }
             return;
         };
+        reach(Point::RecallDecided);
         self.notify(id, notice);
+        reach(Point::RecallSent);
     }
 
     fn ask_peers(&mut self, token: u64, rounds: crate::peers::Rounds) {

@@ -13,6 +13,7 @@ use pario_net::greeting::Purpose;
 use pario_net::message::{Reply, Request, Stream};
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::{LendAccess, Lent, Store, StoreError};
+use pario_sys::kill_point::{Point, reach};
 use pario_view::Direction;
 
 use super::link::LinkId;
@@ -323,21 +324,27 @@ impl Service {
                     lend(store.as_ref(), object, access)
                 })
             }
-            Request::SyncObject { object } => {
-                Box::new(move |store| store.sync(object).map(|()| Done::default()))
-            }
+            Request::SyncObject { object } => Box::new(move |store| sync(store.as_ref(), object)),
             Request::FlushObject { object } => {
                 Box::new(move |store| store.flush(object).map(|()| Done::default()))
             }
             Request::Truncate { inode, from, to, bytes } => {
                 only_peers()?;
                 self.fences.raise(inode, to);
-                Box::new(move |store| store.truncate(inode, from, to, bytes).map(|()| Done::default()))
+                Box::new(move |store| {
+                    store.truncate(inode, from, to, bytes)?;
+                    reach(Point::CutObject);
+                    Ok(Done::default())
+                })
             }
             Request::RemoveObject { object } => {
                 only_peers()?;
                 self.fences.raise(object.inode, Generation(u32::MAX));
-                Box::new(move |store| store.remove(object).map(|()| Done::default()))
+                Box::new(move |store| {
+                    store.remove(object)?;
+                    reach(Point::RemoveObject);
+                    Ok(Done::default())
+                })
             }
             Request::RemoveOrphan { object } => {
                 Box::new(move |store| store.remove(object).map(|()| Done::default()))
@@ -384,13 +391,23 @@ fn read(store: &dyn Store, object: ObjectId, at: LocalOffset, bytes: usize) -> R
 }
 
 fn lend(store: &dyn Store, object: ObjectId, access: LendAccess) -> Result<Done, StoreError> {
-    match store.lend(object, access)? {
+    reach(Point::LendAsked);
+    let lent = store.lend(object, access)?;
+    reach(Point::LendOpened);
+    match lent {
         Lent::Descriptor(descriptor) => {
             Ok(Done { reply: Some(Reply::Lent {}), data: Vec::new(), descriptors: vec![descriptor] })
         }
         Lent::NoObject => Done::reply(Reply::NoObject {}),
         Lent::NotLent => Done::reply(Reply::NotLent {}),
     }
+}
+
+fn sync(store: &dyn Store, object: ObjectId) -> Result<Done, StoreError> {
+    reach(Point::SyncAsked);
+    store.sync(object)?;
+    reach(Point::SyncDone);
+    Ok(Done::default())
 }
 
 fn measure(store: &dyn Store, object: ObjectId) -> Result<Done, StoreError> {

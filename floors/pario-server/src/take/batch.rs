@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
 use pario_view::View;
 
@@ -412,9 +413,14 @@ impl<'a> Writer<'a, '_> {
             return;
         }
         let slices = self.run.slices.iter().map(|number| &group[*number]);
+        reach(Point::DrainUnwritten);
         // As close to the system call as can be: a server that was stopped meanwhile must not write what is no longer there.
         let held = slices.clone().all(|slice| is_held(&slice.stamp, self.ground));
+        if held {
+            reach(Point::DrainChecked);
+        }
         let written = if held { self.write(group) } else { Err(stopped_too_long(self.index)) };
+        reach(Point::DrainWritten);
         match written {
             Ok(()) => {
                 let bytes = self.run.end - self.run.start;

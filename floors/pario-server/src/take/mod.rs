@@ -19,6 +19,7 @@ use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_view::View;
 
@@ -213,6 +214,7 @@ impl Worker {
                 self.outboxes.attach(session, outbox, cursor, from);
                 self.patience.forget_places();
                 self.outboxes.grant(self.store.as_ref());
+                reach(Point::OfferTaken);
                 done(Ok(()));
             }
             Task::Detach { session } => {
@@ -255,10 +257,16 @@ impl Worker {
         let mut positions = self.outboxes.positions();
         scan.fill(&self.outboxes, before, &mut batch, &mut positions);
         let found = !batch.is_empty();
+        if found {
+            reach(Point::DrainHeads);
+        }
         let ground =
             Ground { store: self.store.as_ref(), stats: &self.stats, outboxes: Some(&self.outboxes) };
         let errors = batch.apply(&ground);
         drop(batch);
+        if found {
+            reach(Point::DrainRound);
+        }
         self.outboxes.end_round();
         self.answer_messages(writes, &errors, &refused);
         for session in self.outboxes.settle(&positions, &errors, &self.stats) {

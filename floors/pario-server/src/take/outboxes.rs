@@ -10,6 +10,7 @@ use pario_core::{Clock, Fault, InodeId, Nanos, ServerIndex, SessionId};
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
+use pario_sys::kill_point::{Point, reach};
 
 use super::batch::Errors;
 use super::scan::Scan;
@@ -157,6 +158,7 @@ impl Outboxes {
         for attached in moved {
             attached.taken = attached.next;
             attached.cursor.move_to(attached.taken, &attached.outbox);
+            reach(Point::DrainCursor);
         }
         let over = |attached: &Attached| attached.leaving && attached.pending() == 0;
         let ended = self.attached.iter().filter(|attached| over(attached)).map(|attached| attached.session);

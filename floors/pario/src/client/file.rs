@@ -238,6 +238,8 @@ impl File {
         self.inner.check_open()?;
         self.inner.check_writable()?;
         let file = &self.inner.file;
+        // A server that does not take what we wrote does not cut either; one wait for it is enough.
+        file.drain()?;
         // Our own lease would be recalled anyway; and our length must be known before it is changed.
         file.release();
         if let Some(end) = file.end_to_report() {

@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use pario_core::{Fault, FileAttr, Generation};
 use pario_net::message::{Lease, Phase, Reply, Request, Want};
+use pario_sys::kill_point::{Point, reach};
 
 use super::mount::odd;
 use super::open_file::OpenFile;
@@ -148,7 +149,10 @@ impl OpenFile {
             .call(pario_core::ServerIndex::MANAGER, &Request::Acquire { inode: self.inode, want })
             .map_err(|fault| fault.at(self.describe()))?;
         match answer.reply {
-            Reply::Granted { lease, attr } => Ok((lease, attr, epoch)),
+            Reply::Granted { lease, attr } => {
+                reach(Point::GrantReceived);
+                Ok((lease, attr, epoch))
+            }
             other => Err(odd(&other)),
         }
     }
@@ -171,9 +175,13 @@ impl OpenFile {
         held
     }
 
-    /// The manager wants a lease back. Called by the listening thread.
-    pub(super) fn recalled(self: &Arc<Self>, number: u64) {
+    /// The manager of `epoch` wants a lease back. Called by the listening thread.
+    pub(super) fn recalled(self: &Arc<Self>, number: u64, epoch: u64) {
         let mut state = self.lease_state();
+        // It may have been lost while its notice was on the way, and its numbers may be higher than those of the next.
+        if state.epoch != epoch {
+            return;
+        }
         state.recalled = state.recalled.max(number);
         if !self.must_return(&state) || state.returning {
             return;
@@ -205,7 +213,10 @@ impl OpenFile {
             self.mount.counters.recalls.fetch_add(1, Ordering::Relaxed);
             self.return_lease(held.number);
             state = self.lease_state();
-            state.returned = state.returned.max(held.number);
+            // Numbers of another life say nothing about those of this one.
+            if held.epoch == state.epoch {
+                state.returned = state.returned.max(held.number);
+            }
             if state.held.is_some_and(|current| current.number == held.number) {
                 state.held = None;
             }
@@ -224,10 +235,14 @@ impl OpenFile {
             self.keep_fault(fault);
         }
         self.drop_loans();
+        reach(Point::RecallDrained);
         let end = self.end_to_report();
         let request = Request::Return { inode: self.inode, number, end };
         match self.mount.call(pario_core::ServerIndex::MANAGER, &request) {
-            Ok(_) => self.end_reported(end),
+            Ok(_) => {
+                reach(Point::RecallReturned);
+                self.end_reported(end);
+            }
             // The manager is gone, and our lease with it; the next access finds out.
             Err(fault) => tracing::debug!(%fault, "a lease could not be given back"),
         }

@@ -17,6 +17,7 @@ use pario_net::message::{NameReply, NameRequest, Reply, Request};
 use pario_net::outbox::{Cursor, Outbox};
 use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{Sign, fork_generation, start_ticks};
 
 use super::counts::{Counters, Counts};
@@ -593,10 +594,19 @@ impl Mount {
                     format!("server {server} took the outbox without a cursor"),
                 ));
             };
+            reach(Point::OfferAnswered);
             Cursor::attach(server, page, doorbell)
         })?;
         if let Some(lost) = &attached.lost {
             self.note_lost_records(server, lost);
+        }
+        // Whoever found the connection lost before the cursor was in its place had nothing to detach: the server has let go of the
+        // outbox, and nobody would offer it again.
+        let current = self.live_connection(server);
+        if current.is_none_or(|current| !std::ptr::eq(Arc::as_ptr(&current), connection)) {
+            outbox.detach(server);
+            let text = format!("{}: server {server} went away while it took the outbox", self.spec.name);
+            return Err(Fault::new(Code::Unreachable, text));
         }
         Ok(attached.cursor)
     }

@@ -9,6 +9,7 @@ use pario_core::{Fault, ServerIndex};
 use pario_net::connection::Connection;
 use pario_net::greeting::{Purpose, session_sign};
 use pario_net::message::{At, NameRequest, Notice};
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{Sign, fork_generation};
 
 use super::mount::Mount;
@@ -49,27 +50,30 @@ impl Mount {
         if notices.as_ref().is_some_and(|notices| !notices.connection.is_dead()) {
             return Ok(());
         }
+        // First: a manager that is lost from here on says nothing about leases of a later one.
+        let epoch = self.epoch();
         let connection = Arc::new(self.open(ServerIndex::MANAGER, Purpose::Notices {})?);
         let (mount, listening) = (Arc::downgrade(self), Arc::clone(&connection));
         std::thread::Builder::new()
             .name("pario-notices".into())
-            .spawn(move || listen(&mount, &listening))
+            .spawn(move || listen(&mount, &listening, epoch))
             .map_err(|error| Fault::from_io(&error, "starting the listening thread"))?;
         *notices = Some(Notices { connection, fork: fork_generation() });
         Ok(())
     }
 }
 
-fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
+fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>, epoch: u64) {
     loop {
         let notice = connection.notice(LOOK);
         let Some(mount) = listener.upgrade() else { return };
         match notice {
             Ok(None) => {}
             Ok(Some(Notice::Recall { inode, number })) => {
+                reach(Point::RecallHeard);
                 let file = mount.files().get(&inode).and_then(Weak::upgrade);
                 if let Some(file) = file {
-                    file.recalled(number);
+                    file.recalled(number, epoch);
                 }
             }
             Ok(Some(Notice::Waiting { .. } | Notice::Goodbye { .. })) => {}
@@ -77,14 +81,18 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>) {
                 let mut notices = mount.notices.lock().unwrap_or_else(PoisonError::into_inner);
                 let current =
                     notices.as_ref().is_some_and(|notices| Arc::ptr_eq(&notices.connection, connection));
-                if current {
-                    notices.take();
-                    drop(notices);
-                    mount.lost_home();
-                    drop(mount);
-                    rejoin(listener);
+                if notices.is_some() && !current {
+                    // Another thread listens already.
+                    return;
                 }
-                return;
+                notices.take();
+                drop(notices);
+                // A call may have found out before us, and seen to everything but this: its caller may not call again for hours.
+                if current {
+                    mount.lost_home();
+                }
+                drop(mount);
+                return rejoin(listener);
             }
         }
     }

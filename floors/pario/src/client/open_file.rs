@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use pario_core::{Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
 use pario_net::message::{Reply, Request};
+use pario_sys::kill_point::{Point, reach};
 
 use super::faults::Faults;
 use super::lease::LeaseState;
@@ -210,6 +211,7 @@ impl OpenFile {
             Reply::Lent {} => {
                 let descriptor = answer.descriptors.pop().ok_or_else(|| odd(&Reply::Lent {}))?;
                 let descriptor = Arc::new(descriptor);
+                reach(Point::LendReceived);
                 *object = Object {
                     generation,
                     descriptor: Some(Arc::clone(&descriptor)),

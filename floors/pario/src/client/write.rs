@@ -18,6 +18,7 @@ use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
 use pario_net::message::{Phase, Request, Want};
 use pario_net::outbox::{Intent, Outbox, RecordMeta};
+use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::write_pieces_at;
 
 use super::lease::Access;
@@ -150,6 +151,7 @@ impl Write<'_> {
             );
             Fault::from_io(&error, doing)
         })?;
+        reach(Point::DirectWritten);
         if let Some(intent) = intent {
             intent.done();
         }

@@ -53,7 +53,11 @@ impl Line {
         // Only this thread starts accesses of this file, or the order would mean nothing: when the line is empty it stays so.
         let (done, over) = sync_channel::<()>(0);
         let gone = |_| Fault::new(Code::Closed, "the thread for a file's collective accesses is gone");
-        jobs.send(Box::new(move || drop(done.send(())))).map_err(|_| gone(()))?;
+        let tell: Job = Box::new(move || {
+            // Nobody to tell if the caller is gone.
+            let _ = done.send(());
+        });
+        jobs.send(tell).map_err(|_| gone(()))?;
         over.recv().map_err(|_| gone(()))?;
         work()
     }

@@ -20,7 +20,9 @@ pub const TOLD_LIMIT: Duration = Duration::from_secs(5);
 /// How long a condition may take to come true.
 const PATIENCE: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(30);
-const NAME: &str = "stage";
+pub const NAME: &str = "stage";
+/// Its partition file.
+const FILE: &str = "stage.toml";
 /// What tells this binary that it is a program of a test.
 const JOB: &str = "PARIO_TEST_JOB";
 
@@ -55,7 +57,8 @@ impl Stage {
             (0..servers).map(|at| server_dir(dir.path(), at).display().to_string()).collect();
         std::fs::create_dir(dir.path().join("data")).unwrap();
         let text = format!("name = \"{NAME}\"\nservers = {dirs:?}\n{more}\n");
-        let settings = Layers::new().text(&text, Path::new("stage.toml")).unwrap().check().unwrap();
+        std::fs::write(dir.path().join(FILE), &text).unwrap();
+        let settings = Layers::new().text(&text, Path::new(FILE)).unwrap().check().unwrap();
         Some(Stage { kept: Vec::new(), dir, settings })
     }
 
@@ -67,6 +70,28 @@ impl Stage {
     /// Brings it up, or up again.
     pub fn up(&self) {
         up(&self.registry(), &self.settings, START_LIMIT).unwrap();
+    }
+
+    /// The command that servers are started with, asked to do something to this partition.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(find_binary().unwrap());
+        command.args(arguments).env("PARIO_REGISTRY", self.registry().path()).stdin(Stdio::null());
+        command
+    }
+
+    /// `pario up`, so that servers get an environment of their own.
+    pub fn up_command(&self) -> Command {
+        self.command(&["up", self.dir().join(FILE).to_str().unwrap()])
+    }
+
+    /// Where everything of this stage is.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The process number of one server, as the registry has it.
+    pub fn server_pid(&self, server: usize) -> u32 {
+        self.registry().find(NAME).unwrap().servers[server].pid
     }
 
     pub fn down(&self) {
@@ -108,7 +133,13 @@ fn server_dir(base: &Path, server: usize) -> PathBuf {
     base.join(format!("data/{server}"))
 }
 
-fn pid(number: u32) -> Pid {
+/// What the kernel says a process does (`R`, `S`, `T` for stopped, …); `None`: there is none.
+pub fn state_of(process: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+pub fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
 }
 
@@ -130,7 +161,13 @@ pub struct Program {
 impl Program {
     /// Starts this binary again as the "test" `entry`, which calls [`job`].
     pub fn start(stage: &Stage, entry: &str, job: &str) -> Program {
+        Program::start_with(stage, entry, job, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub fn start_with(stage: &Stage, entry: &str, job: &str, more: &[(&str, &std::ffi::OsStr)]) -> Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
+        command.envs(more.iter().copied());
         command.args(["--exact", entry, "--nocapture"]).env(JOB, job);
         command.env("PARIO_REGISTRY", stage.registry().path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -151,6 +188,19 @@ impl Program {
                 return number.trim_end().parse().ok();
             }
         }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end; the last number that it said, at least `known`, and how it ended.
+    pub fn end(mut self, known: u64) -> (u64, std::process::ExitStatus) {
+        let mut last = known;
+        while let Some(number) = self.number() {
+            last = number;
+        }
+        (last, self.child.wait().unwrap())
     }
 
     /// Kills it at once and returns the last number that it had said, at least `known`.
