@@ -59,7 +59,7 @@ impl Drop for Intent<'_> {
 
 impl super::writer::Cursor {
     /// Whether the server is in the middle of a round.
-    fn is_taking(&self) -> bool {
+    pub(super) fn is_taking(&self) -> bool {
         self.page.load_u64(cursor_at::ROUND, Ordering::Acquire) % 2 == 1
     }
 }

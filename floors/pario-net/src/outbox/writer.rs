@@ -69,7 +69,15 @@ pub type Progress<'a> = &'a dyn Fn(ServerIndex, Duration) -> Result<(), Fault>;
 enum Slot {
     Never,
     Attached(Arc<Cursor>),
-    Stopped { taken: u64, wanted: u64 },
+    Stopped { taken: u64, wanted: u64, reader: Reader },
+}
+
+/// A server that is taken for gone, and may yet be stopped in the middle of reading the ring.
+#[derive(Debug)]
+struct Reader {
+    cursor: Arc<Cursor>,
+    /// The oldest position that it may be reading.
+    from: u64,
 }
 
 impl Slot {
@@ -232,9 +240,9 @@ impl Outbox {
         let (from, lost) = match &self.slots()[server.at()] {
             Slot::Never => (ring.tail, None),
             Slot::Attached(cursor) => return Ok(Attached { cursor: Arc::clone(cursor), lost: None }),
-            Slot::Stopped { taken, wanted } if wanted <= taken => (ring.tail, None),
+            Slot::Stopped { taken, wanted, .. } if wanted <= taken => (ring.tail, None),
             Slot::Stopped { taken, .. } if ring.floor() <= *taken => (*taken, None),
-            Slot::Stopped { taken, wanted } => (ring.tail, Some(*taken..*wanted)),
+            Slot::Stopped { taken, wanted, .. } => (ring.tail, Some(*taken..*wanted)),
         };
         let cursor = Arc::new(offer(from)?);
         cursor.wanted.store(ring.tail, Ordering::Relaxed);
@@ -254,7 +262,9 @@ impl Outbox {
         if let Slot::Attached(cursor) = slot
             && is_meant(cursor)
         {
-            *slot = Slot::Stopped { taken: cursor.taken(), wanted: cursor.wanted.load(Ordering::Acquire) };
+            let (taken, wanted) = (cursor.taken(), cursor.wanted.load(Ordering::Acquire));
+            let reader = Reader { cursor: Arc::clone(cursor), from: taken };
+            *slot = Slot::Stopped { taken, wanted, reader };
         }
     }
 
@@ -262,7 +272,7 @@ impl Outbox {
     pub fn abandon(&self, server: ServerIndex) -> bool {
         let slot = &mut self.slots()[server.at()];
         match slot {
-            Slot::Stopped { taken, wanted } => {
+            Slot::Stopped { taken, wanted, .. } => {
                 let pending = *taken < *wanted;
                 *taken = *wanted;
                 pending
@@ -275,7 +285,7 @@ impl Outbox {
     #[must_use]
     pub fn stopped(&self, server: ServerIndex) -> Option<std::ops::Range<u64>> {
         match self.slots().get(server.at()) {
-            Some(Slot::Stopped { taken, wanted }) if taken < wanted => Some(*taken..*wanted),
+            Some(Slot::Stopped { taken, wanted, .. }) if taken < wanted => Some(*taken..*wanted),
             Some(Slot::Stopped { .. } | Slot::Never | Slot::Attached(_)) | None => None,
         }
     }
@@ -296,7 +306,7 @@ impl Outbox {
             Some(Slot::Attached(cursor)) => {
                 position.min(cursor.wanted.load(Ordering::Acquire)) <= cursor.taken()
             }
-            Some(Slot::Stopped { taken, wanted }) => position.min(*wanted) <= *taken,
+            Some(Slot::Stopped { taken, wanted, .. }) => position.min(*wanted) <= *taken,
             Some(Slot::Never) | None => true,
         }
     }
@@ -337,7 +347,10 @@ impl Outbox {
         reach(Point::CommitBegun);
         self.wait_for_room(ring.tail + pad + need, concerns, progress)?;
         self.check_attached(concerns)?;
+        self.check_unread(&ring, pad + need)?;
         self.give_up_oldest(&mut ring, pad + need);
+        // Once more: one that began to read in between may not have seen the new floor.
+        self.check_unread(&ring, pad + need)?;
         reach(Point::CommitFloor);
         if 0 < pad {
             self.write_head(
@@ -379,6 +392,23 @@ impl Outbox {
             let at = self.place(position) + super::RECORD_HEAD_BYTES + 8;
             self.segment.store_u64(at, state.word(), Ordering::Release);
         }
+    }
+
+    /// Memory is not used again while a server may be reading it, however long ago it was taken for gone: it may be stopped between
+    /// its last look and its system call, and would then write whatever is there when it goes on. The caller sends a message instead.
+    fn check_unread(&self, ring: &Ring, need: u64) -> Result<(), Fault> {
+        let lowest = (ring.tail + need).saturating_sub(self.capacity);
+        let is_read = |slot: &Slot| match slot {
+            Slot::Stopped { reader, .. } => reader.from < lowest && reader.cursor.is_taking(),
+            Slot::Never | Slot::Attached(_) => false,
+        };
+        if self.slots().iter().any(is_read) {
+            return Err(Fault::new(
+                pario_core::Code::Busy,
+                "a server that does not answer is reading the outbox",
+            ));
+        }
+        Ok(())
     }
 
     /// Forgets records whose memory is needed, and says so before it is overwritten: a server that had nothing to do with them,

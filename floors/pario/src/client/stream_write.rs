@@ -104,6 +104,7 @@ impl OpenFile {
     }
 }
 
+#[derive(Clone, Copy)]
 struct StreamWrite<'a> {
     file: &'a Arc<OpenFile>,
     access: &'a Access<'a>,
@@ -154,11 +155,32 @@ impl StreamWrite<'_> {
             let all = if bytes == total { near.to_vec() } else { file.concerns(&part) };
             let concerns: Vec<Concern> =
                 all.into_iter().filter(|some| near.iter().any(|one| one.server == some.server)).collect();
-            position = self.commit_one(&part, &concerns, done..done + bytes)?;
+            position = match self.commit_one(&part, &concerns, done..done + bytes) {
+                Ok(position) => position,
+                // The ring is held by a server that is stopped in the middle of reading it.
+                Err(fault) if fault.code == Code::Busy => return self.send_rest(near, done),
+                Err(fault) => return Err(fault.at(file.describe())),
+            };
             file.note_stream(self.span, &concerns, position);
             done += bytes;
         }
         if through { self.write_through(near, position) } else { Ok(()) }
+    }
+
+    /// Sends what is left, from byte `done` on, by message.
+    fn send_rest(&self, near: &[Concern], done: usize) -> Result<(), Fault> {
+        let stream = self.place.stream.start + done as u64..self.place.stream.end;
+        let rest = Place { view: Arc::clone(&self.place.view), stream };
+        let bytes = &self.source.in_a_row()[done..];
+        let write = StreamWrite { place: &rest, source: &Source::Bytes(bytes), ..*self };
+        let all = self.file.concerns(&rest);
+        let servers: Vec<Concern> =
+            all.into_iter().filter(|some| near.iter().any(|one| one.server == some.server)).collect();
+        let mut result = Ok(());
+        for started in write.send(&servers)? {
+            result = result.and(self.file.mount.finish(started, None).map(|_| ()));
+        }
+        result.map_err(|fault| fault.at(self.file.describe()))
     }
 
     fn commit_one(&self, part: &Place, concerns: &[Concern], range: Range<usize>) -> Result<u64, Fault> {
@@ -179,8 +201,7 @@ impl StreamWrite<'_> {
             let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| self.source.visit(range.clone(), write);
             outbox.commit_stream(meta, concerns, range.len(), fill, &file.mount.minded())
         };
-        let position = file.mount.twice_if_quick(commit).map_err(|fault| fault.at(file.describe()));
-        let position = position?;
+        let position = file.mount.twice_if_quick(commit)?;
         part.view.needed_to(position);
         let counters = &file.mount.counters;
         counters.records.fetch_add(1, Ordering::Relaxed);

@@ -35,6 +35,15 @@ enum Way {
     Message,
 }
 
+/// Whom a message goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum To {
+    /// Servers that share no memory with us.
+    OtherNodes,
+    /// All servers that the range lies on.
+    Everyone,
+}
+
 impl OpenFile {
     /// Writes all of `data` at `offset`. `heard` are the faults that the handle was told of: one that this write meets is told
     /// by it, and not again.
@@ -99,7 +108,7 @@ impl Write<'_> {
         if let Some(record) = record {
             self.commit(record)?;
         }
-        if messages { self.send(range) } else { Ok(()) }
+        if messages { self.send(range, To::OtherNodes) } else { Ok(()) }
     }
 
     /// Pieces of blocks; on one server neighbouring blocks are one piece.
@@ -175,7 +184,10 @@ impl Write<'_> {
             outbox.announce(meta, piece.server, piece.bytes, &file.mount.minded())
         };
         file.mount.keep_minding();
-        file.mount.twice_if_quick(announce).map_err(|fault| fault.at(file.describe()))
+        match file.mount.twice_if_quick(announce) {
+            Err(fault) if fault.code == Code::Busy => Ok(None),
+            other => other.map_err(|fault| fault.at(file.describe())),
+        }
     }
 
     /// Puts a range into the outbox, in records; waits for the servers where writing behind is not allowed.
@@ -206,7 +218,12 @@ impl Write<'_> {
                 }
                 outbox.commit(meta, self.bytes(&part), &file.mount.minded())
             };
-            position = file.mount.twice_if_quick(commit).map_err(|fault| fault.at(file.describe()))?;
+            position = match file.mount.twice_if_quick(commit) {
+                Ok(position) => position,
+                // The ring is held by a server that is stopped in the middle of reading it.
+                Err(fault) if fault.code == Code::Busy => return self.send(at..range.end, To::Everyone),
+                Err(fault) => return Err(fault.at(file.describe())),
+            };
             file.note_record(part.clone(), position);
             let counters = &file.mount.counters;
             counters.records.fetch_add(1, Ordering::Relaxed);
@@ -225,11 +242,11 @@ impl Write<'_> {
     }
 
     /// Sends the parts on servers that are reached by message; all servers work at the same time.
-    fn send(&self, range: Range<u64>) -> Result<(), Fault> {
+    fn send(&self, range: Range<u64>, to: To) -> Result<(), Fault> {
         let mut started: Vec<Started> = Vec::new();
         let mut result = Ok(());
         for server in self.file.servers_in_turn() {
-            if self.file.mount.connection(server)?.shares_memory() {
+            if to == To::OtherNodes && self.file.mount.connection(server)?.shares_memory() {
                 continue;
             }
             self.file.note_unsynced(server);
