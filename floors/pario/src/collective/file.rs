@@ -7,9 +7,11 @@ use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, Elements, View};
 
 use super::hints::Hints;
+use super::two_phase::TwoPhase;
 use crate::client::{File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
 use crate::group::Group;
+use crate::partition::choices::Method;
 
 /// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
 /// [`GroupFile::set_view`] the view is the file's own bytes.
@@ -40,6 +42,8 @@ struct Inner {
     group: Arc<dyn Group>,
     file: File,
     hints: Hints,
+    /// For collective calls, if that method was chosen.
+    two_phase: Option<TwoPhase>,
     state: Mutex<State>,
 }
 
@@ -91,7 +95,11 @@ impl OpenOptions {
         let file = file?;
         file.set_turn(group.rank());
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
-        let inner = Inner { group, file, hints: hints.clone(), state: Mutex::new(state) };
+        let two_phase = match hints.method {
+            Some(Method::TwoPhase) => Some(TwoPhase::new(&group, hints)?),
+            Some(Method::Auto | Method::ServerDirected | Method::ClientDirected) | None => None,
+        };
+        let inner = Inner { group, file, hints: hints.clone(), two_phase, state: Mutex::new(state) };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -141,12 +149,24 @@ impl GroupFile {
 
     /// Writes at an offset, together with all others; data may be empty.
     pub fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write(offset, &Source::Bytes(data))
+        match &self.inner.two_phase {
+            Some(two_phase) => {
+                let place = self.inner.locate(offset, data.len());
+                two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), data)
+            }
+            None => self.inner.write(offset, &Source::Bytes(data)),
+        }
     }
 
     /// Reads at an offset, together with all others.
     pub fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        self.inner.read(offset, target)
+        match &self.inner.two_phase {
+            Some(two_phase) => {
+                let place = self.inner.locate(offset, target.len());
+                two_phase.read(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), target)
+            }
+            None => self.inner.read(offset, target),
+        }
     }
 
     /// Writes at the individual pointer and moves it.
@@ -332,6 +352,11 @@ impl Inner {
             }
         }
     }
+}
+
+/// A place as two-phase has it.
+fn parts(place: &Place) -> (&View, std::ops::Range<u64>) {
+    (place.view.view(), place.stream.clone())
 }
 
 fn pack_len(elements: &Elements) -> Result<usize> {

@@ -10,6 +10,8 @@
 
 mod file;
 mod hints;
+mod two_phase;
 
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
+pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
