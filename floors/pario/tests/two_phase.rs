@@ -221,7 +221,7 @@ fn each(members: Vec<Arc<dyn Group>>, body: impl Fn(&Arc<dyn Group>) + Sync) {
 
 #[test]
 fn plain_files_hold_what_the_model_holds() {
-    histories(300, |seed, trace| {
+    histories(200, |seed, trace| {
         let script = Script::random(&mut Chance::new(seed));
         trace.step(format!("nodes {:?} {:?}", script.nodes, script.hints));
         let (expected, model) = script.expect();
@@ -238,7 +238,7 @@ fn plain_files_hold_what_the_model_holds() {
 
 #[test]
 fn files_of_a_partition_hold_what_the_model_holds() {
-    histories(60, |seed, trace| {
+    histories(40, |seed, trace| {
         let mut chance = Chance::new(seed);
         let script = Script::random(&mut chance);
         trace.step(format!("nodes {:?} {:?}", script.nodes, script.hints));
@@ -282,6 +282,8 @@ fn what_two_phase_writes_independent_calls_read_and_the_other_way_round() {
             }
             assert_eq!(difference(&data, &found), None, "turn {turn}");
         }
+        let counts = file.two_phase_counts().unwrap();
+        assert_eq!((counts.calls, counts.messages), (4, 0), "collective calls only");
         file.close().unwrap();
     });
 }

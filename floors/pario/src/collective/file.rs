@@ -7,7 +7,7 @@ use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, Elements, View};
 
 use super::hints::Hints;
-use super::two_phase::TwoPhase;
+use super::two_phase::{TwoPhase, TwoPhaseCounts};
 use crate::client::{File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
 use crate::group::Group;
@@ -113,6 +113,11 @@ impl GroupFile {
     /// What was wished at open.
     pub fn hints(&self) -> &Hints {
         &self.inner.hints
+    }
+
+    /// What two-phase counted in this process; `None` if another method was chosen.
+    pub fn two_phase_counts(&self) -> Option<TwoPhaseCounts> {
+        self.inner.two_phase.as_ref().map(TwoPhase::counts)
     }
 
     /// How the file lies on the servers.

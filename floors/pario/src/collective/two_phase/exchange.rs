@@ -20,7 +20,7 @@ use super::far::Far;
 use super::list::{Content, List, Packet};
 use super::segment::{self, ANNOUNCED, Announcement, DONE, FAILED, Form, PUBLISHED, Row, Text, WAITING};
 use super::share::share;
-use super::wire::{Head, Kind};
+use super::wire::{Frame, Head, Kind};
 use crate::error::{Error, Result};
 use crate::group::Group;
 
@@ -187,11 +187,7 @@ impl Exchange {
         let mut packets = std::mem::take(&mut self.packets);
         let rows = self.fill(out, &mut packets);
         self.form.put_last(&self.own, step, out.is_out);
-        for (index, row) in rows.into_iter().enumerate() {
-            if let Some(row) = row {
-                self.put(step, index, row, &packets[index], memory);
-            }
-        }
+        self.put(step, &rows, &packets, memory);
         self.step = step;
         self.post(PUBLISHED, step);
         let sent = self.send_step(out.is_out, &packets, memory);
@@ -223,28 +219,27 @@ impl Exchange {
         rows
     }
 
-    /// Copies a packet into a slot.
-    fn put(&self, step: u32, aggregator: usize, row: Row, packet: &Packet, memory: &[u8]) {
-        let mut at = self.form.packets(step) + row.at;
-        self.own.write(at, &packet.entries);
-        at += packet.entries.len();
-        if 0 < row.data_bytes {
-            for run in &packet.runs {
+    /// Copies packets into a slot.
+    fn put(&self, step: u32, rows: &[Option<Row>], packets: &[Packet], memory: &[u8]) {
+        for (index, (row, packet)) in rows.iter().zip(packets).enumerate() {
+            let Some(row) = *row else { continue };
+            let mut at = self.form.packets(step) + row.at;
+            self.own.write(at, &packet.entries);
+            at += packet.entries.len();
+            for run in packet.runs.iter().filter(|_| 0 < row.data_bytes) {
                 self.own.write(at, &memory[run.clone()]);
                 at += run.len();
             }
+            self.form.put_row(&self.own, step, index, row);
         }
-        self.form.put_row(&self.own, step, aggregator, row);
     }
 
     fn send_step(&self, last: bool, packets: &[Packet], memory: &[u8]) -> Result<()> {
-        for (index, rank) in self.aggregators.iter().enumerate() {
-            if let Peer::Far(far) = &self.peers[*rank] {
-                let head = Head { flag: u32::from(last), ..Head::short(Kind::Step, self.step) };
-                let runs = packets[index].runs.iter().filter(|_| !memory.is_empty());
-                let data: Vec<&[u8]> = runs.map(|run| &memory[run.clone()]).collect();
-                self.send(*rank, far, head, &packets[index].entries, &data)?;
-            }
+        for (rank, packet) in self.aggregators.iter().zip(packets) {
+            let head = Head { flag: u32::from(last), ..Head::short(Kind::Step, self.step) };
+            let runs = packet.runs.iter().filter(|_| !memory.is_empty() && self.is_far(*rank));
+            let data: Vec<&[u8]> = runs.map(|run| &memory[run.clone()]).collect();
+            self.send(*rank, Frame { head, list: &packet.entries, data: &data })?;
         }
         Ok(())
     }
@@ -272,13 +267,11 @@ impl Exchange {
     /// Lets a rank use the slot of a step again.
     pub(super) fn took(&mut self, rank: usize, step: &Step) -> Result<()> {
         self.taken[rank] = step.number;
-        match &self.peers[rank] {
-            Peer::Far(far) => self.send(rank, far, Head::short(Kind::Taken, step.number), &[], &[]),
-            Peer::Near(..) | Peer::Own | Peer::Mute => {
-                self.post(self.form.taken(rank), step.number);
-                Ok(())
-            }
+        if self.is_far(rank) {
+            return self.send_short(rank, Head::short(Kind::Taken, step.number));
         }
+        self.post(self.form.taken(rank), step.number);
+        Ok(())
     }
 
     /// Ends a call: says how this rank's domain went, and waits for all others'. The first fault, by rank, is everyone's.
@@ -318,29 +311,23 @@ impl Exchange {
 
     /// Sends a frame to every rank of other nodes that this one talks to.
     pub(super) fn send_all(&self, head: Head, data: &[&[u8]]) -> Result<()> {
-        for (rank, peer) in self.peers.iter().enumerate() {
-            if let Peer::Far(far) = peer {
-                self.send(rank, far, head, &[], data)?;
-            }
-        }
-        Ok(())
+        (0..self.size()).try_for_each(|rank| self.send(rank, Frame { head, list: &[], data }))
+    }
+
+    /// Sends a frame that is only a head.
+    pub(super) fn send_short(&self, rank: usize, head: Head) -> Result<()> {
+        self.send(rank, Frame { head, list: &[], data: &[] })
     }
 
     /// Sends a frame to a rank, if it is on another node.
-    pub(super) fn send_to(&self, rank: usize, head: Head, list: &[u8], data: &[&[u8]]) -> Result<()> {
-        match &self.peers[rank] {
-            Peer::Far(far) => self.send(rank, far, head, list, data),
-            Peer::Own | Peer::Near(..) | Peer::Mute => Ok(()),
-        }
-    }
-
-    fn send(&self, rank: usize, far: &Far, head: Head, list: &[u8], data: &[&[u8]]) -> Result<()> {
+    pub(super) fn send(&self, rank: usize, frame: Frame<'_>) -> Result<()> {
+        let Peer::Far(far) = &self.peers[rank] else { return Ok(()) };
         let on_nap = || match self.group.check() {
             Ok(()) => Ok(()),
             Err(error) => Err(Fault::new(error.code(), error.to_string())),
         };
         self.counters.message();
-        far.send(head, list, data, &on_nap).map_err(|fault| {
+        far.send(&frame, &on_nap).map_err(|fault| {
             // What it said last explains more than that it does not listen.
             self.failure(rank, far.segment()).unwrap_or_else(|| fault.at(format!("rank {rank}")).into())
         })

@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pario_core::{Code, Fault};
-use pario_sys::Shared;
+use pario_sys::{Shared, fork_generation};
 
 use super::list::entries;
 use super::segment::{self, DONE, DRAINED, FAILED, FILLED, Form, PUBLISHED, Row, Text};
-use super::wire::{self, Head, Kind};
+use super::wire::{self, Frame, Head, Kind};
 
 /// Data and list of one frame of a window.
 pub(super) const FILL_BYTES: usize = 256 << 10;
@@ -32,6 +32,7 @@ pub(super) struct Far {
     stream: TcpStream,
     copy: Arc<Copy>,
     thread: Option<JoinHandle<()>>,
+    made_in: u64,
 }
 
 /// What was received of a rank.
@@ -63,7 +64,7 @@ impl Far {
             .stack_size(STACK_BYTES)
             .spawn(move || receiving.receive(&mut reader))
             .map_err(|error| failed(&error))?;
-        Ok(Far { stream, copy, thread: Some(thread) })
+        Ok(Far { stream, copy, thread: Some(thread), made_in: fork_generation() })
     }
 
     pub(super) fn segment(&self) -> &Shared {
@@ -75,14 +76,13 @@ impl Far {
         self.copy.windows.get()
     }
 
-    /// Sends a frame; its sizes and checksum are filled in. `on_nap` says whether to go on waiting.
+    /// Sends a frame. `on_nap` says whether to go on waiting.
     pub(super) fn send(
         &self,
-        head: Head,
-        list: &[u8],
-        data: &[&[u8]],
+        frame: &Frame<'_>,
         on_nap: &dyn Fn() -> Result<(), Fault>,
     ) -> Result<(), Fault> {
+        let Frame { head, list, data } = *frame;
         let data_bytes: usize = data.iter().map(|part| part.len()).sum();
         let number = |bytes: usize| u32::try_from(bytes).expect("frames are bounded");
         let checksum = wire::checksum(std::iter::once(list).chain(data.iter().copied()));
@@ -102,6 +102,10 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
+        // A forked child has the parent's socket, but not its thread.
+        if self.made_in != fork_generation() {
+            return;
+        }
         // Ends the thread's read; what was sent still arrives.
         let _ = self.stream.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {

@@ -29,9 +29,10 @@ fn a_list_of_a_few_pieces() {
     assert!(!list.fill(&mut packet, Content::Data, 3 * ENTRY_BYTES + 1 + 3 + 2));
     let pinned = b"\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x06\0\0\0\x02\0\0\0";
     assert_eq!(packet.entries, pinned);
-    assert_eq!((packet.runs.clone(), packet.data_bytes), (vec![1..7], 6));
+    assert_eq!((packet.runs.as_slice(), packet.data_bytes), (std::slice::from_ref(&(1..7)), 6));
     assert!(list.fill(&mut packet, Content::Data, 100));
-    assert_eq!((packet.entries.as_slice(), packet.runs.clone()), (&b"\x08\0\0\0\x01\0\0\0"[..], vec![7..8]));
+    assert_eq!(packet.entries, b"\x08\0\0\0\x01\0\0\0");
+    assert_eq!(packet.runs, std::slice::from_ref(&(7..8)));
     assert_eq!(reach.bytes_before(16), 4);
     assert_eq!((reach.bytes_before(0), reach.bytes_before(100)), (0, 9));
     let nothing = Reach { view: &view, stream: 5..5 };

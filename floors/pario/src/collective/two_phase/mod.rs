@@ -32,6 +32,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::{Code, Fault};
+use pario_sys::fork_generation;
 use pario_view::View;
 
 use self::counts::Counters;
@@ -64,6 +65,7 @@ pub(crate) struct TwoPhase {
     aggregators: Vec<usize>,
     window_bytes: u64,
     counters: Arc<Counters>,
+    made_in: u64,
     state: Mutex<State>,
 }
 
@@ -145,6 +147,7 @@ impl TwoPhase {
             window_bytes: hints.buffer_bytes.unwrap_or(BUFFER_BYTES),
             group,
             counters: Arc::default(),
+            made_in: fork_generation(),
             state: Mutex::new(State::Unmade),
         })
     }
@@ -190,6 +193,9 @@ impl TwoPhase {
         place: Result<(&View, Range<u64>)>,
         run: impl FnOnce(&mut Exchange, &mut Buffers, &Plan, &Reach<'_>) -> Ended<T>,
     ) -> Result<T> {
+        if self.made_in != fork_generation() {
+            return Err(Fault::new(Code::Closed, "a file of a group is used in a forked child").into());
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, State::Unmade) {
             *state = self.make().map_or_else(State::Broken, |made| State::Made(Box::new(made)));

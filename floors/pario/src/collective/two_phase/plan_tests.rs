@@ -10,11 +10,13 @@ fn domains(plan: &Plan) -> Vec<Range<u64>> {
     (0..plan.shape.aggregators).map(|aggregator| plan.domain(aggregator)).collect()
 }
 
+/// Spans, shape, domains, rounds.
+type Row = (Vec<Range<u64>>, Shape, Vec<Range<u64>>, u64);
+
 #[test]
 #[expect(clippy::single_range_in_vec_init, reason = "one span, one domain")]
 fn domains_of_a_few_calls() {
-    // (spans, shape, domains, rounds)
-    let table: Vec<(Vec<Range<u64>>, Shape, Vec<Range<u64>>, u64)> = vec![
+    let table: Vec<Row> = vec![
         (vec![0..0, 5..5], shape(2, 100, 4096), vec![0..0, 0..0], 0),
         (vec![0..8192, 100..16384], shape(2, 4096, 4096), vec![0..8192, 8192..16384], 2),
         (vec![10..20], shape(3, 4096, 4096), vec![10..20, 20..20, 20..20], 1),

@@ -16,7 +16,7 @@ use super::list::{Content, ENTRY_BYTES, Reach, entries};
 use super::plan::Plan;
 use super::segment::{self, DRAINED, FILLED};
 use super::target::Target;
-use super::wire::{Head, Kind};
+use super::wire::{Frame, Head, Kind};
 use crate::error::Result;
 
 /// A hole of this size costs as much to read as another call.
@@ -170,13 +170,14 @@ impl Reading<'_> {
 
     /// Sends ranks of other nodes what they want of the window.
     fn send_window(&mut self, number: u32, valid: usize) -> Result<()> {
+        let head = Head::short(Kind::Fill, number);
         for rank in 0..self.exchange.size() {
             let Some(wishes) = &self.buffers.far[rank] else { continue };
             let (mut list, mut parts, mut bytes) = (Vec::new(), Vec::new(), 0);
             let wanted = wishes.runs(SEND_GAP_BYTES).map(|run| run.start.min(valid)..run.end.min(valid));
             for run in wanted.flat_map(|run| cut(run, FILL_BYTES)) {
                 if FILL_BYTES < bytes + run.len() || FILL_BYTES < list.len() + ENTRY_BYTES {
-                    self.exchange.send_to(rank, Head::short(Kind::Fill, number), &list, &parts)?;
+                    self.exchange.send(rank, Frame { head, list: &list, data: &parts })?;
                     (list, parts, bytes) = (Vec::new(), Vec::new(), 0);
                 }
                 list.extend_from_slice(&u32::try_from(run.start).expect("windows are small").to_le_bytes());
@@ -185,7 +186,7 @@ impl Reading<'_> {
                 parts.push(&self.buffers.window[run]);
             }
             if !list.is_empty() {
-                self.exchange.send_to(rank, Head::short(Kind::Fill, number), &list, &parts)?;
+                self.exchange.send(rank, Frame { head, list: &list, data: &parts })?;
             }
         }
         Ok(())
@@ -224,7 +225,7 @@ impl Reading<'_> {
         self.exchange.post(DRAINED, number.wrapping_add(1));
         let drained = Head::short(Kind::Drained, number.wrapping_add(1));
         for index in 0..self.exchange.aggregators.len() {
-            self.exchange.send_to(self.exchange.aggregators[index], drained, &[], &[])?;
+            self.exchange.send_short(self.exchange.aggregators[index], drained)?;
         }
         Ok(())
     }

@@ -84,9 +84,17 @@ impl Head {
     }
 }
 
+/// A frame to be sent; sizes and checksum of its head are filled in when it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) head: Head,
+    pub(super) list: &'a [u8],
+    pub(super) data: &'a [&'a [u8]],
+}
+
 /// A checksum over several slices.
 pub(super) fn checksum<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u32 {
-    parts.fold(0, |sum, part| crc32c::crc32c_append(sum, part))
+    parts.fold(0, crc32c::crc32c_append)
 }
 
 /// Reads a frame; its list and data come into `body`, which may take `bytes_max`. `None`: the peer has closed.
