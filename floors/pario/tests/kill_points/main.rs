@@ -43,7 +43,7 @@ fn the_manager_at_its_points() {
 /// What a stopped server finds in an outbox when it goes on may long be something else.
 #[test]
 fn a_server_that_goes_on_writes_nothing_that_is_no_longer_there() {
-    each_of(&[Point::DrainHeads, Point::DrainUnwritten], late::case);
+    each_of(&[Point::DrainHeads, Point::DrainUnwritten, Point::DrainChecked], late::case);
 }
 
 /// Not a test of its own: the client that is killed or stopped.
