@@ -19,7 +19,7 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario-view", &["pario-core"]),
     ("pario-sys", &["pario-core"]),
     ("pario-store", &["pario-core", "pario-sys"]),
-    ("pario-sched", &["pario-core"]),
+    ("pario-sched", &[]),
     ("pario-net", &["pario-core", "pario-sys"]),
     ("pario-server", &["pario-core", "pario-view", "pario-sys", "pario-store", "pario-sched", "pario-net"]),
     ("pario", &["pario-core", "pario-view", "pario-sys", "pario-net", "pario-server"]),
