@@ -78,7 +78,11 @@ impl fmt::Display for Refused {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ApplicationFull { application, queued, limit } => {
-                write!(out, "application {} has {queued} unfinished requests and may now have {limit}", application.0)
+                write!(
+                    out,
+                    "application {} has {queued} unfinished requests and may now have {limit}",
+                    application.0
+                )
             }
             Self::Full { limit } => write!(out, "the scheduler holds {limit} requests and no more"),
             Self::TooMany { what, limit } => write!(out, "more than {limit} {what} have unfinished requests"),

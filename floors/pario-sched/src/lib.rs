@@ -23,18 +23,26 @@
 //! | [`Controller::next`] | [`Pick::Serve`] a run, [`Pick::Wait`] until a time, [`Pick::Idle`] until something happens; may be asked again while runs are under way |
 //! | [`Controller::complete`] | each part of a run, once |
 
+mod aggregate;
 mod controller;
 mod error;
+mod histogram;
+mod index;
 mod options;
+mod order;
+mod policy;
 mod request;
+mod statistics;
+mod table;
+mod trace;
 
-pub use controller::Controller;
+pub use controller::{Completion, Controller, Overdue};
 pub use error::{NotRunning, Refused, SetupError};
+pub use histogram::Histogram;
 pub use options::{Aggregation, Options, QuantumOptions, SwitchCost};
-pub use request::{ApplicationId, FileId, HostId, Kind, Outcome, Part, Pick, Request, RequestId, Run, Vectored};
-
-/// The policies there are.
-#[must_use]
-pub fn policy_names() -> Vec<&'static str> {
-    vec!["fifo"]
-}
+pub use policy::{Choice, Joins, Policy, RunDone, Virtual, VirtualId, WaitingFigures, policy_names};
+pub use request::{
+    ApplicationId, FileId, HostId, Kind, Outcome, Part, Pick, Request, RequestId, Run, Vectored,
+};
+pub use statistics::{ApplicationFigures, Fairness, FileFigures, Statistics, Totals, jain};
+pub use trace::{Event, Record, Trace, TraceError};

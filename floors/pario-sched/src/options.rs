@@ -137,8 +137,16 @@ impl Options {
             (0 < self.overdue_us, "overdue_us", "must be at least 1"),
             (0 < self.aggregate_parts_max, "aggregate_parts_max", "must be at least 1"),
             (0 < self.quantum.bytes_min, "quantum.bytes_min", "must be at least 1"),
-            (self.quantum.bytes_min <= self.quantum.base_bytes, "quantum.base_bytes", "must not be below bytes_min"),
-            (self.quantum.base_bytes <= self.quantum.bytes_max, "quantum.bytes_max", "must not be below base_bytes"),
+            (
+                self.quantum.bytes_min <= self.quantum.base_bytes,
+                "quantum.base_bytes",
+                "must not be below bytes_min",
+            ),
+            (
+                self.quantum.base_bytes <= self.quantum.bytes_max,
+                "quantum.bytes_max",
+                "must not be below base_bytes",
+            ),
             (0 < self.tbf_bytes_per_second, "tbf_bytes_per_second", "must be at least 1"),
             (0 < self.tbf_burst_bytes, "tbf_burst_bytes", "must be at least 1"),
         ];

@@ -83,14 +83,26 @@ pub struct Request {
 impl Request {
     /// A read by the first host, without deadline and tag.
     #[must_use]
-    pub const fn read(file: FileId, application: ApplicationId, offset: u64, length: u64, arrival_us: u64) -> Self {
+    pub const fn read(
+        file: FileId,
+        application: ApplicationId,
+        offset: u64,
+        length: u64,
+        arrival_us: u64,
+    ) -> Self {
         let (host, kind, deadline_us, tag) = (HostId::FIRST, Kind::Read, None, 0);
         Self { host, application, file, kind, offset, length, arrival_us, deadline_us, tag }
     }
 
     /// A write by the first host, without deadline and tag.
     #[must_use]
-    pub const fn write(file: FileId, application: ApplicationId, offset: u64, length: u64, arrival_us: u64) -> Self {
+    pub const fn write(
+        file: FileId,
+        application: ApplicationId,
+        offset: u64,
+        length: u64,
+        arrival_us: u64,
+    ) -> Self {
         let mut request = Self::read(file, application, offset, length, arrival_us);
         request.kind = Kind::Write;
         request

@@ -1,0 +1,244 @@
+//! `post`, weights, and applications that go.
+//!
+//! Always: one application leaves at least as much room as it has taken: it may have at most as many unfinished requests as there are free
+//! places. So whoever floods is refused while others still find room, however many flood.
+
+use super::{Controller, Entry, File, State};
+use crate::aggregate::{Change, Left};
+use crate::error::Refused;
+use crate::request::{ApplicationId, Request, RequestId};
+use crate::trace::Event;
+
+impl Controller {
+    /// Takes a request.
+    ///
+    /// A request of zero length is served like any other, alone. One that lies beyond the end of its file is, too: the
+    /// controller knows no sizes, the host answers it with as many bytes as there were.
+    ///
+    /// # Errors
+    /// [`Refused`] says why and what the limit is.
+    pub fn post(&mut self, request: Request) -> Result<RequestId, Refused> {
+        let now_us = self.tick(request.arrival_us);
+        self.admit(&request)?;
+        let request =
+            Request { deadline_us: request.deadline_us.map(|at| at.max(request.arrival_us)), ..request };
+        let id = self.enter(request, now_us);
+        let Some(file) = self.files.get_mut(request.file) else { return Ok(id) };
+        let blocker = file.order.blocker(id, &request);
+        file.order.insert(id, &request);
+        self.trace.note_post(now_us, id.sequence, &request, blocker.is_some());
+        self.count(&request, |totals| {
+            totals.posted += 1;
+            totals.request_bytes.record(request.length);
+        });
+        match blocker.and_then(|blocker| self.entry_mut(blocker)) {
+            Some(blocker) => {
+                blocker.holds.push(id);
+                self.count(&request, |totals| totals.held += 1);
+            }
+            None => self.release(id),
+        }
+        Ok(id)
+    }
+
+    /// How many more requests this application could post now.
+    #[must_use]
+    pub fn room(&self, application: ApplicationId) -> usize {
+        let queued = self.applications.get(application).map_or(0, |known| known.unfinished);
+        self.limit().saturating_sub(queued)
+    }
+
+    /// Gives an application a weight; everyone begins with 1, and 0 counts as 1. It is kept until the application is withdrawn.
+    ///
+    /// # Errors
+    /// Too many applications have weights or requests.
+    pub fn set_weight(&mut self, application: ApplicationId, weight: u32) -> Result<(), Refused> {
+        self.make_room_for_application(application)?;
+        let weight = weight.max(1);
+        self.applications.pin(application, weight != 1).weight = weight;
+        self.policy.set_weight(application, weight);
+        Ok(())
+    }
+
+    /// An application is gone: takes back its requests that are not running, and returns them. Those that run still have to be
+    /// completed; with the last of them the application is forgotten, unless it has posted again.
+    pub fn withdraw(&mut self, application: ApplicationId) -> Vec<(RequestId, Request)> {
+        let own = self.entries.iter().flatten().filter(|entry| entry.request.application == application);
+        let mut gone: Vec<(RequestId, Request)> = own
+            .filter(|entry| !matches!(entry.state, State::Running { .. }))
+            .map(|entry| (entry.id, entry.request))
+            .collect();
+        gone.sort_unstable_by_key(|(id, _)| *id);
+        if let Some(known) = self.applications.get_mut(application) {
+            known.gone = true;
+        }
+        for (id, request) in &gone {
+            self.take_back(*id, request);
+        }
+        self.forget_if_gone(application);
+        gone
+    }
+
+    fn admit(&mut self, request: &Request) -> Result<(), Refused> {
+        if self.hosts.len() <= request.host.0 as usize {
+            return Err(Refused::UnknownHost(request.host));
+        }
+        if request.offset.checked_add(request.length).is_none() {
+            return Err(Refused::Range { offset: request.offset, length: request.length });
+        }
+        let application = request.application;
+        let queued = self.applications.get(application).map_or(0, |known| known.unfinished);
+        let limit = self.limit();
+        if limit <= queued {
+            self.count(request, |totals| totals.refused += 1);
+            let full = self.options.queue_max <= self.unfinished();
+            return Err(if full {
+                Refused::Full { limit: self.options.queue_max }
+            } else {
+                Refused::ApplicationFull { application, queued, limit }
+            });
+        }
+        self.make_room_for_application(application)?;
+        let idle =
+            self.files.room(request.file).map_err(|limit| Refused::TooMany { what: "files", limit })?;
+        if let Some(idle) = idle {
+            self.policy.forget_file(idle);
+            let gone = self.files.remove(idle).unwrap_or_default();
+            self.forgotten_files.merge(&gone.totals);
+        }
+        Ok(())
+    }
+
+    /// How many unfinished requests an application may have now.
+    fn limit(&self) -> usize {
+        let free = self.options.queue_max.saturating_sub(self.unfinished());
+        free.min(self.options.application_queue_max)
+    }
+
+    fn make_room_for_application(&mut self, application: ApplicationId) -> Result<(), Refused> {
+        let idle = self.applications.room(application);
+        if let Some(idle) = idle.map_err(|limit| Refused::TooMany { what: "applications", limit })? {
+            self.forget(idle);
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, request: Request, now_us: u64) -> RequestId {
+        let slot = self.entries_free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            u32::try_from(self.entries.len() - 1).expect("the queue limit is below 2^32")
+        });
+        let id = RequestId { sequence: self.sequence, slot };
+        self.sequence += 1;
+        self.entries[slot as usize] = Some(Entry { id, request, state: State::Held, holds: Vec::new() });
+        self.files.enter(request.file);
+        let application = self.applications.enter(request.application);
+        if application.unfinished == 0 {
+            application.busy_since_us = now_us;
+        }
+        application.unfinished += 1;
+        application.gone = false;
+        id
+    }
+
+    /// Nothing holds this request back: the policy may have it.
+    pub(super) fn release(&mut self, id: RequestId) {
+        let now_us = self.now_us;
+        let Some(request) = self.entry(id).map(|entry| entry.request) else { return };
+        let Some(file) = self.files.get_mut(request.file) else { return };
+        let change = self.bundles.insert(file.queue(request.kind), id, &request);
+        let of = match change {
+            Change::New(new) => {
+                self.policy.insert(&new, now_us);
+                new.id
+            }
+            Change::Grown(grown) => {
+                self.policy.update(&grown, now_us);
+                grown.id
+            }
+            Change::Merged { into, gone } => {
+                self.policy.merge(&into, &gone, now_us);
+                for part in self.bundles.parts(into.id).collect::<Vec<_>>() {
+                    self.set_state(part, State::Waiting(into.id));
+                }
+                into.id
+            }
+        };
+        self.set_state(id, State::Waiting(of));
+    }
+
+    pub(super) fn set_state(&mut self, id: RequestId, state: State) {
+        if let Some(entry) = self.entry_mut(id) {
+            entry.state = state;
+        }
+    }
+
+    fn take_back(&mut self, id: RequestId, request: &Request) {
+        let state = self.entry(id).map(|entry| entry.state);
+        if let (Some(State::Waiting(of)), Some(file)) = (state, self.files.get_mut(request.file)) {
+            match self.bundles.withdraw(file.queue(request.kind), of, id) {
+                Left::Shrunk(of) => self.policy.update(&of, self.now_us),
+                Left::Gone(of) => self.policy.remove(&of),
+            }
+        }
+        self.trace.note(self.now_us, id.sequence, Event::Withdraw);
+        self.count(request, |totals| totals.withdrawn += 1);
+        self.leave(id);
+    }
+
+    /// Ends a request's life here: frees its place and whoever it held back.
+    pub(super) fn leave(&mut self, id: RequestId) {
+        let Some(entry) = self.entries.get_mut(id.slot as usize).and_then(Option::take) else { return };
+        self.entries_free.push(id.slot);
+        let Request { file: file_id, application: application_id, .. } = entry.request;
+        if let Some(file) = self.files.get_mut(file_id) {
+            file.order.remove(id, &entry.request);
+        }
+        for held in entry.holds {
+            self.look_again(held);
+        }
+        if self.files.leave(file_id)
+            && let Some(file) = self.files.get_mut(file_id)
+        {
+            assert!(
+                file.order.is_empty() && file.reads.is_empty() && file.writes.is_empty(),
+                "a request was lost"
+            );
+            *file = File { totals: std::mem::take(&mut file.totals), ..File::default() };
+        }
+        self.applications.leave(application_id);
+        let now_us = self.now_us;
+        if let Some(application) = self.applications.get_mut(application_id) {
+            application.unfinished -= 1;
+            if application.unfinished == 0 {
+                application.busy_us += now_us.saturating_sub(application.busy_since_us);
+            }
+        }
+    }
+
+    /// What held this request back is finished; perhaps something else does.
+    fn look_again(&mut self, held: RequestId) {
+        let Some(entry) = self.entry(held) else { return };
+        let request = entry.request;
+        let blocker = self.files.get_mut(request.file).and_then(|file| file.order.blocker(held, &request));
+        match blocker.and_then(|blocker| self.entry_mut(blocker)) {
+            Some(blocker) => blocker.holds.push(held),
+            None => self.release(held),
+        }
+    }
+
+    /// Forgets an application that was withdrawn and has nothing left.
+    pub(super) fn forget_if_gone(&mut self, application: ApplicationId) {
+        let gone = self.applications.get(application).is_some_and(|known| known.gone);
+        if gone && self.applications.is_idle(application) {
+            self.forget(application);
+        }
+    }
+
+    fn forget(&mut self, application: ApplicationId) {
+        self.policy.forget_application(application);
+        if let Some(gone) = self.applications.remove(application) {
+            self.forgotten_applications.merge(&gone.totals);
+        }
+    }
+}
