@@ -195,7 +195,7 @@ fn single(name: VirtualId, id: RequestId, request: &Request) -> Virtual {
         end: request.end(),
         bytes: request.length,
         parts: 1,
-        oldest: id.sequence,
+        oldest: id,
         arrival_us: request.arrival_us,
         deadline_us: request.deadline_us,
         undated_us: if request.deadline_us.is_some() { None } else { Some(request.arrival_us) },

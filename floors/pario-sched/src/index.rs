@@ -1,12 +1,16 @@
 //! An ordered index in which every subtree knows a summary of its values: the first key whose value passes a test is found
 //! without looking at those before it. Everything that decides stands on it.
 //!
-//! Never: recurses deeper than the tree, which is a treap with priorities from a fixed sequence: the same calls build the same tree.
-//! Always: insert, remove, set and searches by an exact summary visit O(log n) nodes (expected); visits are counted.
+//! It is a B+ tree. A node that becomes empty is given back; nodes are not filled up from their neighbours, so that taking out is cheap.
+//!
+//! Never: allocates for a search. Always: insert, remove, set and searches by an exact summary enter one node of each level
+//! (two for a search that starts at the end of a node); nodes entered are counted.
 
 use std::cell::Cell;
 
 const NIL: u32 = u32::MAX;
+/// Entries of a node.
+const WIDTH: usize = 16;
 
 /// A value that can be summed up over a subtree.
 pub(crate) trait Summary: Copy + PartialEq {
@@ -28,14 +32,78 @@ impl Summary for Least {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+/// A leaf (`children` unused) or an inner node: below child `at` are the keys from `keys[at]` on; the first child takes all smaller ones.
+#[derive(Debug, Clone)]
 struct Node<K, V> {
-    key: K,
-    left: u32,
-    right: u32,
-    priority: u32,
-    value: V,
-    summary: V,
+    len: usize,
+    leaf: bool,
+    keys: [K; WIDTH],
+    /// Of a leaf the values, of an inner node the summaries of its children.
+    values: [V; WIDTH],
+    children: [u32; WIDTH],
+}
+
+impl<K: Ord + Copy, V: Summary> Node<K, V> {
+    fn new(leaf: bool, (key, value, child): (K, V, u32)) -> Self {
+        Self { len: 1, leaf, keys: [key; WIDTH], values: [value; WIDTH], children: [child; WIDTH] }
+    }
+
+    fn keys(&self) -> &[K] {
+        &self.keys[..self.len]
+    }
+
+    fn values(&self) -> &[V] {
+        &self.values[..self.len]
+    }
+
+    /// How many keys are below this one.
+    fn below(&self, key: &K) -> usize {
+        self.keys().partition_point(|here| here < key)
+    }
+
+    /// Where the child with this key is.
+    fn child_of(&self, key: &K) -> usize {
+        self.keys().partition_point(|here| here <= key).saturating_sub(1)
+    }
+
+    fn summary(&self) -> Option<V> {
+        self.values().iter().copied().reduce(Summary::with)
+    }
+
+    fn insert(&mut self, at: usize, (key, value, child): (K, V, u32)) {
+        self.keys.copy_within(at..self.len, at + 1);
+        self.values.copy_within(at..self.len, at + 1);
+        self.children.copy_within(at..self.len, at + 1);
+        (self.keys[at], self.values[at], self.children[at]) = (key, value, child);
+        self.len += 1;
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.keys.copy_within(at + 1..self.len, at);
+        self.values.copy_within(at + 1..self.len, at);
+        self.children.copy_within(at + 1..self.len, at);
+        self.len -= 1;
+    }
+
+    /// Adds an entry to a full node: what comes behind it here is returned as a new node.
+    fn insert_and_split(&mut self, at: usize, entry: (K, V, u32)) -> Self {
+        // Keys often grow: then this node stays full and the new one begins with the new key.
+        if at == WIDTH {
+            return Self::new(self.leaf, entry);
+        }
+        let half = WIDTH / 2;
+        let mut right = self.clone();
+        right.keys.copy_within(half.., 0);
+        right.values.copy_within(half.., 0);
+        right.children.copy_within(half.., 0);
+        (self.len, right.len) = (half, WIDTH - half);
+        if at <= half {
+            self.insert(at, entry);
+        } else {
+            right.insert(at - half, entry);
+        }
+        right
+    }
 }
 
 /// Keys in order, each with a value.
@@ -44,19 +112,12 @@ pub(crate) struct Index<K, V> {
     nodes: Vec<Node<K, V>>,
     free: Vec<u32>,
     root: u32,
-    random: u64,
     visited: Cell<u64>,
 }
 
 impl<K, V> Default for Index<K, V> {
     fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            free: Vec::new(),
-            root: NIL,
-            random: 0x9E37_79B9_7F4A_7C15,
-            visited: Cell::new(0),
-        }
+        Self { nodes: Vec::new(), free: Vec::new(), root: NIL, visited: Cell::new(0) }
     }
 }
 
@@ -72,109 +133,80 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
 
     /// The summary of all values.
     pub(crate) fn summary(&self) -> Option<V> {
-        (self.root != NIL).then(|| self.node(self.root).summary)
+        if self.root == NIL { None } else { self.visit(self.root).summary() }
     }
 
     /// Adds a key that is not there.
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        let node = Node { key, left: NIL, right: NIL, priority: self.priority(), value, summary: value };
-        let new = match self.free.pop() {
-            Some(slot) => {
-                self.nodes[slot as usize] = node;
-                slot
-            }
-            None => {
-                self.nodes.push(node);
-                u32::try_from(self.nodes.len() - 1).expect("the queue limit is below 2^32")
-            }
-        };
-        self.root = self.insert_at(self.root, new);
+        if self.root == NIL {
+            self.root = self.add(Node::new(true, (key, value, NIL)));
+            return;
+        }
+        let left = self.root;
+        if let Some(right) = self.insert_at(left, key, value) {
+            let mut root = Node::new(false, self.entry(left));
+            root.insert(1, self.entry(right));
+            self.root = self.add(root);
+        }
     }
 
     /// Takes a key out; whether it was there.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
-        let before = self.free.len();
-        self.root = self.remove_at(self.root, key);
-        before < self.free.len()
+        if self.root == NIL {
+            return false;
+        }
+        let removed = self.remove_at(self.root, key);
+        let root = self.node(self.root);
+        let next = match (root.leaf, root.len) {
+            (_, 0) => NIL,
+            (false, 1) => root.children[0],
+            _ => return removed,
+        };
+        self.free.push(std::mem::replace(&mut self.root, next));
+        removed
     }
 
     /// Changes the value of a key that is there.
     pub(crate) fn set(&mut self, key: &K, value: V) {
+        assert!(self.root != NIL, "only a key that is there changes its value");
         self.set_at(self.root, key, value);
     }
 
     /// The first key.
     pub(crate) fn first(&self) -> Option<K> {
-        let mut found = None;
-        let mut at = self.root;
-        while at != NIL {
-            let node = self.visit(at);
-            (found, at) = (Some(node.key), node.left);
+        if self.root == NIL {
+            return None;
         }
-        found
+        let mut node = self.visit(self.root);
+        while !node.leaf {
+            node = self.visit(node.children[0]);
+        }
+        Some(node.keys[0])
     }
 
     /// The first key that is not below this one.
     pub(crate) fn first_from(&self, least: &K) -> Option<K> {
-        let mut found = None;
-        let mut at = self.root;
-        while at != NIL {
-            let node = self.visit(at);
-            if node.key < *least {
-                at = node.right;
-            } else {
-                (found, at) = (Some(node.key), node.left);
-            }
-        }
-        found
+        if self.root == NIL { None } else { self.first_from_at(self.root, least) }
     }
 
     /// The first key whose value passes; a summary passes exactly when one of its values does.
     pub(crate) fn first_where(&self, passes: impl Fn(V) -> bool) -> Option<K> {
-        let mut at = self.root;
-        if at == NIL || !passes(self.visit(at).summary) {
+        if self.root == NIL {
             return None;
         }
+        let mut node = self.visit(self.root);
         loop {
-            let Node { key, left, right, value, .. } = *self.node(at);
-            if left != NIL && passes(self.visit(left).summary) {
-                at = left;
-            } else if passes(value) {
-                return Some(key);
-            } else {
-                assert!(right != NIL, "a summary passed and none of its values does");
-                at = right;
+            let at = node.values().iter().position(|value| passes(*value))?;
+            if node.leaf {
+                return Some(node.keys[at]);
             }
+            node = self.visit(node.children[at]);
         }
     }
 
     /// The last key below `limit` whose value passes; a summary passes at least when one of its values does.
     pub(crate) fn last_where(&self, limit: &K, passes: impl Fn(V) -> bool) -> Option<K> {
-        let mut at = self.root;
-        let mut beside = Vec::new();
-        loop {
-            while at != NIL && passes(self.visit(at).summary) {
-                let node = self.node(at);
-                if node.key < *limit {
-                    beside.push(at);
-                    at = node.right;
-                } else {
-                    at = node.left;
-                }
-            }
-            let parent = self.node(beside.pop()?);
-            if passes(parent.value) {
-                return Some(parent.key);
-            }
-            at = parent.left;
-        }
-    }
-
-    fn priority(&mut self) -> u32 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 32) as u32
+        if self.root == NIL { None } else { self.last_where_at(self.root, limit, &passes) }
     }
 
     fn node(&self, at: u32) -> &Node<K, V> {
@@ -186,99 +218,105 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         self.node(at)
     }
 
-    fn pull(&mut self, at: u32) {
-        let Node { left, right, value, .. } = self.nodes[at as usize];
-        let mut summary = value;
-        for child in [left, right] {
-            if child != NIL {
-                summary = summary.with(self.node(child).summary);
+    fn add(&mut self, node: Node<K, V>) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.nodes[slot as usize] = node;
+            return slot;
+        }
+        self.nodes.push(node);
+        u32::try_from(self.nodes.len() - 1).expect("the queue limit is below 2^32")
+    }
+
+    /// How a node stands in its parent.
+    fn entry(&self, at: u32) -> (K, V, u32) {
+        let node = self.node(at);
+        (node.keys[0], node.summary().expect("an empty node has no place"), at)
+    }
+
+    /// Returns the new right neighbour of a node that had to split.
+    fn insert_at(&mut self, at: u32, key: K, value: V) -> Option<u32> {
+        let node = self.visit(at);
+        if node.leaf {
+            let place = node.below(&key);
+            return self.put(at, place, (key, value, NIL));
+        }
+        let place = node.child_of(&key);
+        let child = node.children[place];
+        let split = self.insert_at(child, key, value);
+        let (_, summary, _) = self.entry(child);
+        self.nodes[at as usize].values[place] = summary;
+        let right = self.entry(split?);
+        self.put(at, place + 1, right)
+    }
+
+    fn put(&mut self, at: u32, place: usize, entry: (K, V, u32)) -> Option<u32> {
+        let node = &mut self.nodes[at as usize];
+        if node.len < WIDTH {
+            node.insert(place, entry);
+            return None;
+        }
+        let right = node.insert_and_split(place, entry);
+        Some(self.add(right))
+    }
+
+    fn remove_at(&mut self, at: u32, key: &K) -> bool {
+        let node = self.visit(at);
+        if node.leaf {
+            let place = node.below(key);
+            let found = node.keys().get(place) == Some(key);
+            if found {
+                self.nodes[at as usize].remove(place);
+            }
+            return found;
+        }
+        let place = node.child_of(key);
+        let child = node.children[place];
+        let removed = self.remove_at(child, key);
+        match self.node(child).summary() {
+            Some(summary) => self.nodes[at as usize].values[place] = summary,
+            None => {
+                self.nodes[at as usize].remove(place);
+                self.free.push(child);
             }
         }
-        self.nodes[at as usize].summary = summary;
+        removed
     }
 
-    fn insert_at(&mut self, at: u32, new: u32) -> u32 {
-        if at == NIL {
-            return new;
-        }
-        let Node { key, left, right, priority, .. } = *self.visit(at);
-        if priority < self.node(new).priority {
-            let limit = self.node(new).key;
-            let (low, high) = self.split(at, &limit);
-            (self.nodes[new as usize].left, self.nodes[new as usize].right) = (low, high);
-            self.pull(new);
-            return new;
-        }
-        if self.node(new).key < key {
-            self.nodes[at as usize].left = self.insert_at(left, new);
+    fn set_at(&mut self, at: u32, key: &K, value: V) -> V {
+        let node = self.visit(at);
+        let (place, value) = if node.leaf {
+            let place = node.below(key);
+            assert!(node.keys().get(place) == Some(key), "only a key that is there changes its value");
+            (place, value)
         } else {
-            self.nodes[at as usize].right = self.insert_at(right, new);
-        }
-        self.pull(at);
-        at
+            let place = node.child_of(key);
+            (place, self.set_at(node.children[place], key, value))
+        };
+        let node = &mut self.nodes[at as usize];
+        node.values[place] = value;
+        node.summary().expect("it has the key")
     }
 
-    /// Those below `key`, and the others.
-    fn split(&mut self, at: u32, key: &K) -> (u32, u32) {
-        if at == NIL {
-            return (NIL, NIL);
+    fn first_from_at(&self, at: u32, least: &K) -> Option<K> {
+        let node = self.visit(at);
+        if node.leaf {
+            return node.keys().get(node.below(least)).copied();
         }
-        let Node { key: here, left, right, .. } = *self.visit(at);
-        if here < *key {
-            let (low, high) = self.split(right, key);
-            self.nodes[at as usize].right = low;
-            self.pull(at);
-            (at, high)
-        } else {
-            let (low, high) = self.split(left, key);
-            self.nodes[at as usize].left = high;
-            self.pull(at);
-            (low, at)
-        }
+        let place = node.child_of(least);
+        let found = self.first_from_at(node.children[place], least);
+        let next =
+            || node.children[..node.len].get(place + 1).and_then(|child| self.first_from_at(*child, least));
+        found.or_else(next)
     }
 
-    fn join(&mut self, low: u32, high: u32) -> u32 {
-        if low == NIL || high == NIL {
-            return if low == NIL { high } else { low };
+    fn last_where_at(&self, at: u32, limit: &K, passes: &impl Fn(V) -> bool) -> Option<K> {
+        let node = self.visit(at);
+        if node.leaf {
+            let place = node.values[..node.below(limit)].iter().rposition(|value| passes(*value))?;
+            return Some(node.keys[place]);
         }
-        if self.visit(high).priority < self.visit(low).priority {
-            self.nodes[low as usize].right = self.join(self.node(low).right, high);
-            self.pull(low);
-            low
-        } else {
-            self.nodes[high as usize].left = self.join(low, self.node(high).left);
-            self.pull(high);
-            high
-        }
-    }
-
-    fn remove_at(&mut self, at: u32, key: &K) -> u32 {
-        if at == NIL {
-            return NIL;
-        }
-        let Node { key: here, left, right, .. } = *self.visit(at);
-        if here == *key {
-            self.free.push(at);
-            return self.join(left, right);
-        }
-        if *key < here {
-            self.nodes[at as usize].left = self.remove_at(left, key);
-        } else {
-            self.nodes[at as usize].right = self.remove_at(right, key);
-        }
-        self.pull(at);
-        at
-    }
-
-    fn set_at(&mut self, at: u32, key: &K, value: V) {
-        assert!(at != NIL, "only a key that is there changes its value");
-        let Node { key: here, left, right, .. } = *self.visit(at);
-        if here == *key {
-            self.nodes[at as usize].value = value;
-        } else {
-            self.set_at(if *key < here { left } else { right }, key, value);
-        }
-        self.pull(at);
+        let mut places = (0..=node.child_of(limit)).rev().filter(|place| passes(node.values[*place]));
+        places.find_map(|place| self.last_where_at(node.children[place], limit, passes))
     }
 }
 
@@ -290,6 +328,9 @@ mod tests {
 
     use super::*;
 
+    /// Enough for three levels.
+    const KEYS: u16 = 600;
+
     #[derive(Debug, Clone)]
     enum Act {
         Insert(u16, u64),
@@ -299,15 +340,15 @@ mod tests {
 
     fn act() -> impl Strategy<Value = Act> {
         prop_oneof![
-            (0..64_u16, 0..32_u64).prop_map(|(key, value)| Act::Insert(key, value)),
-            (0..64_u16).prop_map(Act::Remove),
-            (0..64_u16, 0..32_u64).prop_map(|(key, value)| Act::Set(key, value)),
+            3 => (0..KEYS, 0..32_u64).prop_map(|(key, value)| Act::Insert(key, value)),
+            2 => (0..KEYS).prop_map(Act::Remove),
+            1 => (0..KEYS, 0..32_u64).prop_map(|(key, value)| Act::Set(key, value)),
         ]
     }
 
     proptest! {
         #[test]
-        fn agrees_with_a_sorted_map(acts in prop::collection::vec(act(), 0..200), limit in 0..32_u64, from in 0..64_u16) {
+        fn agrees_with_a_sorted_map(acts in prop::collection::vec(act(), 0..600), limit in 0..32_u64, from in 0..KEYS) {
             let mut index = Index::<u16, Least>::default();
             let mut model = BTreeMap::new();
             for act in acts {
@@ -326,7 +367,6 @@ mod tests {
                         }
                     }
                 }
-                prop_assert_eq!(index.nodes.len() - index.free.len(), model.len());
                 prop_assert_eq!(index.is_empty(), model.is_empty());
                 prop_assert_eq!(index.first(), model.keys().next().copied());
                 prop_assert_eq!(index.summary(), model.values().min().map(|least| Least(*least)));
@@ -337,6 +377,18 @@ mod tests {
                 prop_assert_eq!(index.last_where(&from, |least| least.0 <= limit), last);
             }
         }
+    }
+
+    #[test]
+    fn a_sliding_window_keeps_few_nodes() {
+        let mut index = Index::<u64, ()>::default();
+        for key in 0..100_000 {
+            index.insert(key, ());
+            assert!(key < 1_000 || index.remove(&(key - 1_000)));
+        }
+        assert!(index.nodes.len() < 200, "{} nodes for 1,000 keys", index.nodes.len());
+        (99_000..100_000).for_each(|key| assert!(index.remove(&key)));
+        assert!(index.is_empty() && index.free.len() == index.nodes.len());
     }
 
     #[test]

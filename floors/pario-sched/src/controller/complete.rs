@@ -29,12 +29,12 @@ impl Controller {
         let now_us = self.tick(now_us);
         let entry = self.entry(id).ok_or(NotRunning(id))?;
         let State::Running { since_us, run } = entry.state else { return Err(NotRunning(id)) };
-        let request = entry.request;
+        let (request, places) = (entry.request, entry.places());
         self.running.remove(&(since_us, id));
         self.trace.note(now_us, id.sequence, Event::Complete { outcome });
         let service_us = now_us.saturating_sub(since_us);
         let late = request.deadline_us.is_some_and(|deadline_us| deadline_us < now_us);
-        self.count(&request, |totals| {
+        self.count(places, |totals| {
             totals.service_us.record(service_us);
             totals.late += u64::from(late);
             match outcome {
@@ -46,7 +46,7 @@ impl Controller {
             && matches!(outcome, Outcome::Done { bytes } if bytes < request.length);
         self.end_part(run, short, now_us);
         self.leave(id);
-        self.forget_if_gone(request.application);
+        self.forget_if_gone(request.application, places.1);
         Ok(Completion { waited_us: since_us.saturating_sub(request.arrival_us), service_us })
     }
 

@@ -18,7 +18,7 @@ use crate::order::Order;
 use crate::policy::{Joins, Policy, VirtualId, by_name};
 use crate::request::{ApplicationId, FileId, HostId, Kind, Request, RequestId, Vectored};
 use crate::statistics::Totals;
-use crate::table::Table;
+use crate::table::{Place, Table};
 use crate::trace::Trace;
 
 pub use complete::Completion;
@@ -38,8 +38,17 @@ struct Entry {
     id: RequestId,
     request: Request,
     state: State,
+    file: Place,
+    application: Place,
     /// Requests that are held back by this one.
     holds: Vec<RequestId>,
+}
+
+impl Entry {
+    /// Where its counts are.
+    fn places(&self) -> (Place, Place) {
+        (self.file, self.application)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -206,13 +215,9 @@ impl Controller {
     }
 
     /// Counts for a request's file, its application and all.
-    fn count(&mut self, request: &Request, change: impl Fn(&mut Totals)) {
+    fn count(&mut self, (file, application): (Place, Place), change: impl Fn(&mut Totals)) {
         change(&mut self.total);
-        if let Some(file) = self.files.get_mut(request.file) {
-            change(&mut file.totals);
-        }
-        if let Some(application) = self.applications.get_mut(request.application) {
-            change(&mut application.totals);
-        }
+        change(&mut self.files[file].totals);
+        change(&mut self.applications[application].totals);
     }
 }

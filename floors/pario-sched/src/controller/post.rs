@@ -7,6 +7,7 @@ use super::{Controller, Entry, File, State};
 use crate::aggregate::{Change, Left};
 use crate::error::Refused;
 use crate::request::{ApplicationId, Request, RequestId};
+use crate::table::Place;
 use crate::trace::Event;
 
 impl Controller {
@@ -22,19 +23,19 @@ impl Controller {
         self.admit(&request)?;
         let request =
             Request { deadline_us: request.deadline_us.map(|at| at.max(request.arrival_us)), ..request };
-        let id = self.enter(request, now_us);
-        let Some(file) = self.files.get_mut(request.file) else { return Ok(id) };
-        let blocker = file.order.blocker(id, &request);
-        file.order.insert(id, &request);
+        let (id, places) = self.enter(request, now_us);
+        let order = &mut self.files[places.0].order;
+        let blocker = order.blocker(id, &request);
+        order.insert(id, &request);
         self.trace.note_post(now_us, id.sequence, &request, blocker.is_some());
-        self.count(&request, |totals| {
+        self.count(places, |totals| {
             totals.posted += 1;
             totals.request_bytes.record(request.length);
         });
         match blocker.and_then(|blocker| self.entry_mut(blocker)) {
             Some(blocker) => {
                 blocker.holds.push(id);
-                self.count(&request, |totals| totals.held += 1);
+                self.count(places, |totals| totals.held += 1);
             }
             None => self.release(id),
         }
@@ -44,7 +45,7 @@ impl Controller {
     /// How many more requests this application could post now.
     #[must_use]
     pub fn room(&self, application: ApplicationId) -> usize {
-        let queued = self.applications.get(application).map_or(0, |known| known.unfinished);
+        let queued = self.queued(application);
         self.limit().saturating_sub(queued)
     }
 
@@ -69,13 +70,12 @@ impl Controller {
             .map(|entry| (entry.id, entry.request))
             .collect();
         gone.sort_unstable_by_key(|(id, _)| *id);
-        if let Some(known) = self.applications.get_mut(application) {
-            known.gone = true;
-        }
+        let Some(place) = self.applications.find(application) else { return gone };
+        self.applications[place].gone = true;
         for (id, request) in &gone {
             self.take_back(*id, request);
         }
-        self.forget_if_gone(application);
+        self.forget_if_gone(application, place);
         gone
     }
 
@@ -87,10 +87,13 @@ impl Controller {
             return Err(Refused::Range { offset: request.offset, length: request.length });
         }
         let application = request.application;
-        let queued = self.applications.get(application).map_or(0, |known| known.unfinished);
+        let queued = self.queued(application);
         let limit = self.limit();
         if limit <= queued {
-            self.count(request, |totals| totals.refused += 1);
+            self.total.refused += 1;
+            if let Some(known) = self.applications.find(application) {
+                self.applications[known].totals.refused += 1;
+            }
             let full = self.options.queue_max <= self.unfinished();
             return Err(if full {
                 Refused::Full { limit: self.options.queue_max }
@@ -109,6 +112,10 @@ impl Controller {
         Ok(())
     }
 
+    fn queued(&self, application: ApplicationId) -> usize {
+        self.applications.find(application).map_or(0, |known| self.applications[known].unfinished)
+    }
+
     /// How many unfinished requests an application may have now.
     fn limit(&self) -> usize {
         let free = self.options.queue_max.saturating_sub(self.unfinished());
@@ -123,30 +130,31 @@ impl Controller {
         Ok(())
     }
 
-    fn enter(&mut self, request: Request, now_us: u64) -> RequestId {
+    fn enter(&mut self, request: Request, now_us: u64) -> (RequestId, (Place, Place)) {
         let slot = self.entries_free.pop().unwrap_or_else(|| {
             self.entries.push(None);
             u32::try_from(self.entries.len() - 1).expect("the queue limit is below 2^32")
         });
         let id = RequestId { sequence: self.sequence, slot };
         self.sequence += 1;
-        self.entries[slot as usize] = Some(Entry { id, request, state: State::Held, holds: Vec::new() });
-        self.files.enter(request.file);
-        let application = self.applications.enter(request.application);
-        if application.unfinished == 0 {
-            application.busy_since_us = now_us;
+        let (file, application) =
+            (self.files.enter(request.file), self.applications.enter(request.application));
+        let entry = Entry { id, request, state: State::Held, file, application, holds: Vec::new() };
+        self.entries[slot as usize] = Some(entry);
+        let known = &mut self.applications[application];
+        if known.unfinished == 0 {
+            known.busy_since_us = now_us;
         }
-        application.unfinished += 1;
-        application.gone = false;
-        id
+        known.unfinished += 1;
+        known.gone = false;
+        (id, (file, application))
     }
 
     /// Nothing holds this request back: the policy may have it.
     pub(super) fn release(&mut self, id: RequestId) {
         let now_us = self.now_us;
-        let Some(request) = self.entry(id).map(|entry| entry.request) else { return };
-        let Some(file) = self.files.get_mut(request.file) else { return };
-        let change = self.bundles.insert(file.queue(request.kind), id, &request);
+        let Some((request, file)) = self.entry(id).map(|entry| (entry.request, entry.file)) else { return };
+        let change = self.bundles.insert(self.files[file].queue(request.kind), id, &request);
         let of = match change {
             Change::New(new) => {
                 self.policy.insert(&new, now_us);
@@ -174,15 +182,15 @@ impl Controller {
     }
 
     fn take_back(&mut self, id: RequestId, request: &Request) {
-        let state = self.entry(id).map(|entry| entry.state);
-        if let (Some(State::Waiting(of)), Some(file)) = (state, self.files.get_mut(request.file)) {
-            match self.bundles.withdraw(file.queue(request.kind), of, id) {
+        let Some((state, places)) = self.entry(id).map(|entry| (entry.state, entry.places())) else { return };
+        if let State::Waiting(of) = state {
+            match self.bundles.withdraw(self.files[places.0].queue(request.kind), of, id) {
                 Left::Shrunk(of) => self.policy.update(&of, self.now_us),
                 Left::Gone(of) => self.policy.remove(&of),
             }
         }
         self.trace.note(self.now_us, id.sequence, Event::Withdraw);
-        self.count(request, |totals| totals.withdrawn += 1);
+        self.count(places, |totals| totals.withdrawn += 1);
         self.leave(id);
     }
 
@@ -190,37 +198,31 @@ impl Controller {
     pub(super) fn leave(&mut self, id: RequestId) {
         let Some(entry) = self.entries.get_mut(id.slot as usize).and_then(Option::take) else { return };
         self.entries_free.push(id.slot);
-        let Request { file: file_id, application: application_id, .. } = entry.request;
-        if let Some(file) = self.files.get_mut(file_id) {
-            file.order.remove(id, &entry.request);
-        }
+        self.files[entry.file].order.remove(id, &entry.request);
         for held in entry.holds {
             self.look_again(held);
         }
-        if self.files.leave(file_id)
-            && let Some(file) = self.files.get_mut(file_id)
-        {
+        if self.files.leave(entry.file) {
+            let file = &mut self.files[entry.file];
             assert!(
                 file.order.is_empty() && file.reads.is_empty() && file.writes.is_empty(),
                 "a request was lost"
             );
             *file = File { totals: std::mem::take(&mut file.totals), ..File::default() };
         }
-        self.applications.leave(application_id);
+        self.applications.leave(entry.application);
         let now_us = self.now_us;
-        if let Some(application) = self.applications.get_mut(application_id) {
-            application.unfinished -= 1;
-            if application.unfinished == 0 {
-                application.busy_us += now_us.saturating_sub(application.busy_since_us);
-            }
+        let application = &mut self.applications[entry.application];
+        application.unfinished -= 1;
+        if application.unfinished == 0 {
+            application.busy_us += now_us.saturating_sub(application.busy_since_us);
         }
     }
 
     /// What held this request back is finished; perhaps something else does.
     fn look_again(&mut self, held: RequestId) {
         let Some(entry) = self.entry(held) else { return };
-        let request = entry.request;
-        let blocker = self.files.get_mut(request.file).and_then(|file| file.order.blocker(held, &request));
+        let blocker = self.files[entry.file].order.blocker(held, &entry.request);
         match blocker.and_then(|blocker| self.entry_mut(blocker)) {
             Some(blocker) => blocker.holds.push(held),
             None => self.release(held),
@@ -228,9 +230,8 @@ impl Controller {
     }
 
     /// Forgets an application that was withdrawn and has nothing left.
-    pub(super) fn forget_if_gone(&mut self, application: ApplicationId) {
-        let gone = self.applications.get(application).is_some_and(|known| known.gone);
-        if gone && self.applications.is_idle(application) {
+    pub(super) fn forget_if_gone(&mut self, application: ApplicationId, place: Place) {
+        if self.applications[place].gone && self.applications.is_idle(place) {
             self.forget(application);
         }
     }

@@ -38,7 +38,7 @@ impl Policy for Deadline {
         };
         let usual = new.undated_us.map(|arrival_us| arrival_us.saturating_add(patience_us));
         let deadline_us = new.deadline_us.into_iter().chain(usual).min().unwrap_or(u64::MAX);
-        self.deadlines.put(new.id, (deadline_us, new.oldest));
+        self.deadlines.put(new.id, (deadline_us, new.oldest.sequence));
         self.places.put(new.id, (new.file, new.kind, new.start));
     }
 

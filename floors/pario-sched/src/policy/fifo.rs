@@ -16,11 +16,11 @@ impl Policy for Fifo {
     }
 
     fn insert(&mut self, new: &Virtual, _now_us: u64) {
-        self.waiting.put(new.id, new.oldest);
+        self.waiting.put(new.id, new.oldest.sequence);
     }
 
     fn update(&mut self, changed: &Virtual, _now_us: u64) {
-        self.waiting.put(changed.id, changed.oldest);
+        self.waiting.put(changed.id, changed.oldest.sequence);
     }
 
     fn remove(&mut self, gone: &Virtual) {

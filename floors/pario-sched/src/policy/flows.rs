@@ -47,12 +47,12 @@ impl<K: Ord + Copy, S: Copy + Default> Flows<K, S> {
         if self.homes.len() <= one.id.index() {
             self.homes.resize(one.id.index() + 1, None);
         }
-        self.homes[one.id.index()] = Some((one.application, one.oldest, one.bytes));
+        self.homes[one.id.index()] = Some((one.application, one.oldest.sequence, one.bytes));
         let flow = self.flow(one.application);
         if flow.waiting.is_empty() {
             flow.state = wake(flow.state);
         }
-        flow.waiting.insert((one.oldest, one.id), ());
+        flow.waiting.insert((one.oldest.sequence, one.id), ());
         self.sort(one.application, key);
     }
 

@@ -20,7 +20,7 @@ use std::fmt;
 use crate::error::SetupError;
 use crate::index::Index;
 use crate::options::Options;
-use crate::request::{ApplicationId, FileId, Kind};
+use crate::request::{ApplicationId, FileId, Kind, RequestId};
 
 type Make = fn(&Options) -> Box<dyn Policy>;
 
@@ -80,8 +80,8 @@ pub struct Virtual {
     pub bytes: u64,
     /// How many requests.
     pub parts: usize,
-    /// Sequence of its oldest request.
-    pub oldest: u64,
+    /// Its oldest request.
+    pub oldest: RequestId,
     /// Arrival of its oldest request.
     pub arrival_us: u64,
     /// Earliest deadline of its requests; none lies before its request's arrival.

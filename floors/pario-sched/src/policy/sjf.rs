@@ -12,7 +12,7 @@ pub(crate) struct Sjf {
 
 impl Policy for Sjf {
     fn insert(&mut self, new: &Virtual, _now_us: u64) {
-        self.waiting.put(new.id, (new.bytes, new.oldest));
+        self.waiting.put(new.id, (new.bytes, new.oldest.sequence));
     }
 
     fn update(&mut self, changed: &Virtual, now_us: u64) {

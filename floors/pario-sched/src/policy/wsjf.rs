@@ -31,7 +31,7 @@ impl Policy for Wsjf {
     fn insert(&mut self, new: &Virtual, _now_us: u64) {
         let weight = self.weights.get(&new.application).copied().unwrap_or(1);
         let key = new.arrival_us.saturating_add(handicap_us(new.bytes, self.us_per_mib, weight));
-        self.waiting.put(new.id, (key, new.oldest));
+        self.waiting.put(new.id, (key, new.oldest.sequence));
     }
 
     fn update(&mut self, changed: &Virtual, now_us: u64) {
