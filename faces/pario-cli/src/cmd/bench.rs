@@ -7,6 +7,7 @@ use pario::core::Size;
 
 use crate::bench::io::IoPlan;
 use crate::bench::meta::MetaPlan;
+use crate::bench::sched::{self, SchedPlan};
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
@@ -21,8 +22,9 @@ Examples:
   pario bench io                       write and read, small calls, TCP, start, memory, commands
   pario bench io --dir /data --json    on the file system of /data, as one JSON object
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
+  pario bench sched --plots plots      policies of the I/O scheduler on a modelled disk: figures, tables, plots
 
-Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
+io and meta bring up their own partition with their own registry and remove all of it at the end; sched needs none.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     kernel: Kernel,
@@ -34,6 +36,8 @@ enum Kernel {
     Io(IoArgs),
     /// Create, stat and unlink by four processes, in one directory and in one each
     Meta(MetaArgs),
+    /// Policies of the I/O scheduler for several applications at once, on a modelled disk in virtual time
+    Sched(SchedArgs),
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
@@ -79,6 +83,25 @@ struct MetaArgs {
     large: bool,
 }
 
+#[derive(ClapArgs, Debug)]
+struct SchedArgs {
+    /// Runs that each figure rests on, each with a seed of its own [default: 9; 3 with --quick]
+    #[arg(long, value_name = "N")]
+    seeds: Option<usize>,
+    /// The first seed; the same seeds give the same figures everywhere
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Policies of the tables, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    policies: Option<Vec<String>>,
+    /// Draw the tables as SVG files into this directory
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// A first impression: fewer seeds, no tables
+    #[arg(long)]
+    quick: bool,
+}
+
 impl Common {
     fn pairs(&self) -> Outcome<usize> {
         match self.pairs.unwrap_or(if self.quick { PAIRS_QUICK } else { PAIRS_DEFAULT }) {
@@ -93,6 +116,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     match &args.kernel {
         Kernel::Io(args) => show(context, bench::io::run(&io_plan(args)?)),
         Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
+        Kernel::Sched(args) => show_sched(context, &sched_plan(args)?),
         Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
         Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
     }
@@ -113,6 +137,35 @@ fn meta_plan(args: &MetaArgs) -> Outcome<MetaPlan> {
     }
     let large = if args.large { LARGE_ENTRIES } else { 0 };
     Ok(MetaPlan { dir: args.common.dir.clone(), files, pairs: args.common.pairs()?, large })
+}
+
+fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {
+    let seeds = args.seeds.unwrap_or(if args.quick { sched::SEEDS_QUICK } else { sched::SEEDS_DEFAULT });
+    if !(1..=sched::SEEDS_MAX).contains(&seeds) {
+        return Err(CliError::usage(format!("--seeds {seeds}: from 1 to {}", sched::SEEDS_MAX)));
+    }
+    let known = sched::policy_names();
+    let policies = match &args.policies {
+        Some(wanted) => wanted.clone(),
+        None if args.quick => Vec::new(),
+        None => known.clone(),
+    };
+    if let Some(stranger) = policies.iter().find(|name| !known.contains(name)) {
+        return Err(CliError::usage(format!("--policies {stranger}: there are {}", known.join(", "))));
+    }
+    if let (Some(dir), true) = (&args.plots, policies.is_empty()) {
+        let dir = dir.display();
+        return Err(CliError::usage(format!(
+            "--plots {dir}: --quick makes no tables to draw; name --policies"
+        )));
+    }
+    Ok(SchedPlan { seed: args.seed, seeds, policies, plots: args.plots.clone() })
+}
+
+fn show_sched(context: &Context, plan: &SchedPlan) -> Outcome {
+    let report = sched::run(plan).map_err(CliError::failed)?;
+    let text = if context.speech.json { report.json() } else { report.table() };
+    context.line(text.trim_end())
 }
 
 fn show(context: &Context, report: Result<Report, BenchError>) -> Outcome {
