@@ -48,7 +48,8 @@ pub(crate) enum Left {
 #[derive(Debug, Clone)]
 struct Bundle {
     of: Virtual,
-    parts: Vec<(RequestId, Request)>,
+    /// With their offsets, in the order of offsets.
+    parts: Vec<(u64, RequestId)>,
 }
 
 /// All virtual requests of a controller.
@@ -86,25 +87,29 @@ impl Bundles {
     }
 
     /// Takes out a whole virtual request, to be served; its parts come in offset order.
-    pub(crate) fn take(&mut self, queue: &mut Queue, id: VirtualId) -> (Virtual, Vec<(RequestId, Request)>) {
+    pub(crate) fn take(&mut self, queue: &mut Queue, id: VirtualId) -> (Virtual, Vec<(u64, RequestId)>) {
         let bundle = self.bundles[id.index()].take().expect("a policy picks only what waits");
         queue.by_start.remove(&(bundle.of.start, id));
         self.free.push(id);
         (bundle.of, bundle.parts)
     }
 
-    /// Takes out one request that will not be served; also returns in which virtual requests its neighbours are now.
-    pub(crate) fn withdraw(&mut self, queue: &mut Queue, id: VirtualId, request: RequestId) -> Left {
+    /// Takes out one request that will not be served; the others are looked up.
+    pub(crate) fn withdraw<'a>(
+        &mut self,
+        queue: &mut Queue,
+        id: VirtualId,
+        request: RequestId,
+        look_up: impl Fn(RequestId) -> Option<&'a Request>,
+    ) -> Left {
         let before = self.of(id);
         let bundle = self.bundle(id);
-        bundle.parts.retain(|(part, _)| *part != request);
-        if bundle.parts.is_empty() {
+        bundle.parts.retain(|(_, part)| *part != request);
+        let others = bundle.parts.iter().filter_map(|(_, part)| Some(single(id, *part, look_up(*part)?)));
+        let Some(of) = others.reduce(|all, part| united(&all, &part)) else {
             self.take(queue, id);
             return Left::Gone(before);
-        }
-        let mut parts = bundle.parts.iter();
-        let first = parts.next().map(|(part, request)| single(id, *part, request)).expect("it is not empty");
-        let of = parts.fold(first, |all, (part, request)| united(&all, &single(id, *part, request)));
+        };
         bundle.of = of;
         queue.by_start.remove(&(before.start, id));
         queue.by_start.insert((of.start, id), ());
@@ -149,7 +154,7 @@ impl Bundles {
             VirtualId(u32::try_from(self.bundles.len() - 1).expect("the queue limit is below 2^32"))
         });
         let of = single(name, id, request);
-        self.bundles[name.index()] = Some(Bundle { of, parts: vec![(id, *request)] });
+        self.bundles[name.index()] = Some(Bundle { of, parts: vec![(request.offset, id)] });
         queue.by_start.insert((of.start, name), ());
         of
     }
@@ -157,8 +162,9 @@ impl Bundles {
     fn grow(&mut self, queue: &mut Queue, name: VirtualId, id: RequestId, request: &Request) -> Virtual {
         let bundle = self.bundle(name);
         let (before, of) = (bundle.of, united(&bundle.of, &single(name, id, request)));
-        let at = bundle.parts.partition_point(|(part, other)| (other.offset, *part) < (request.offset, id));
-        bundle.parts.insert(at, (id, *request));
+        let part = (request.offset, id);
+        let at = bundle.parts.partition_point(|other| *other < part);
+        bundle.parts.insert(at, part);
         bundle.of = of;
         if before.start != of.start {
             queue.by_start.remove(&(before.start, name));
@@ -174,13 +180,13 @@ impl Bundles {
         bundle.of = into;
         bundle.parts.extend(parts);
         // Overlapping reads may lie across the seam.
-        bundle.parts.sort_by_key(|(part, request)| (request.offset, *part));
+        bundle.parts.sort();
         Change::Merged { into, gone }
     }
 
     /// The parts of a virtual request.
     pub(crate) fn parts(&self, id: VirtualId) -> impl Iterator<Item = RequestId> {
-        self.bundles[id.index()].iter().flat_map(|bundle| bundle.parts.iter().map(|(part, _)| *part))
+        self.bundles[id.index()].iter().flat_map(|bundle| bundle.parts.iter().map(|(_, part)| *part))
     }
 }
 

@@ -173,6 +173,8 @@ impl Controller {
             }
         };
         self.set_state(id, State::Waiting(of));
+        // Only what decisions look at is counted.
+        self.files[file].queue(request.kind).take_visited();
     }
 
     pub(super) fn set_state(&mut self, id: RequestId, state: State) {
@@ -184,7 +186,9 @@ impl Controller {
     fn take_back(&mut self, id: RequestId, request: &Request) {
         let Some((state, places)) = self.entry(id).map(|entry| (entry.state, entry.places())) else { return };
         if let State::Waiting(of) = state {
-            match self.bundles.withdraw(self.files[places.0].queue(request.kind), of, id) {
+            let entries = &self.entries;
+            let look_up = |id: RequestId| entries.get(id.slot as usize)?.as_ref().map(|entry| &entry.request);
+            match self.bundles.withdraw(self.files[places.0].queue(request.kind), of, id, look_up) {
                 Left::Shrunk(of) => self.policy.update(&of, self.now_us),
                 Left::Gone(of) => self.policy.remove(&of),
             }

@@ -9,7 +9,7 @@ use super::{Choice, Policy, Ranked, Virtual, VirtualId};
 use crate::options::Options;
 use crate::request::{FileId, Kind};
 
-type Place = (FileId, Kind, u64);
+type Place = (FileId, u64);
 
 /// By offset, unless somebody is late.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     pub(crate) fn new(options: &Options) -> Self {
-        let at = (FileId(0), Kind::Read, 0);
+        let at = (FileId(0), 0);
         let (places, deadlines) = (Ranked::default(), Ranked::default());
         Self { read_us: options.deadline_read_us, write_us: options.deadline_write_us, at, places, deadlines }
     }
@@ -39,7 +39,7 @@ impl Policy for Deadline {
         let usual = new.undated_us.map(|arrival_us| arrival_us.saturating_add(patience_us));
         let deadline_us = new.deadline_us.into_iter().chain(usual).min().unwrap_or(u64::MAX);
         self.deadlines.put(new.id, (deadline_us, new.oldest.sequence));
-        self.places.put(new.id, (new.file, new.kind, new.start));
+        self.places.put(new.id, (new.file, new.start));
     }
 
     fn update(&mut self, changed: &Virtual, now_us: u64) {

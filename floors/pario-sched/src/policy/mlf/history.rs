@@ -173,3 +173,107 @@ fn blend(before: u64, new: u64) -> u64 {
     let eighth = |value: u64| value / 8;
     if before < new { before + eighth(new - before).max(1) } else { before - eighth(before - new) }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_quantum_is_never_zero_and_stays_between_its_limits(
+            limits in (1..64_u64, 0..64_u64, 0..64_u64),
+            steps in prop::collection::vec((0..100_u64, 1..100_u64, any::<bool>()), 0..100),
+        ) {
+            let (bytes_min, more, most) = limits;
+            let base_bytes = bytes_min + more;
+            let options = QuantumOptions { bytes_min, base_bytes, bytes_max: base_bytes + most, ..QuantumOptions::default() };
+            let mut history = History::new(&options, 1000);
+            for (used, given, up) in steps {
+                let used = used.min(given);
+                history.adapt(if up { Used::Up } else { Used::Partly { used, given } }, &options);
+                prop_assert!(0 < history.quantum());
+                prop_assert!((options.bytes_min..=options.bytes_max).contains(&history.quantum()));
+            }
+        }
+
+        #[test]
+        fn what_is_lost_is_bounded_by_what_is_won(steps in prop::collection::vec((any::<bool>(), 0..5000_u64), 0..300)) {
+            let (options, switch_us) = (QuantumOptions::default(), 2000);
+            let mut history = History::new(&options, switch_us);
+            let (mut won_us, mut lost_us) = (0, 0);
+            for (comes, thought_us) in steps {
+                let patience_us = history.patience_us(switch_us, &options);
+                prop_assert!(patience_us <= switch_us);
+                if comes && thought_us <= patience_us {
+                    won_us += history.hit(thought_us, switch_us);
+                } else {
+                    history.missed(patience_us);
+                    lost_us += patience_us;
+                }
+                prop_assert!(lost_us <= won_us + BALANCE_FIRST * switch_us, "lost {lost_us}, won {won_us}");
+            }
+        }
+    }
+
+    #[test]
+    fn grows_shrinks_and_resets() {
+        let options = QuantumOptions::default();
+        let mut history = History::new(&options, 1000);
+        let base = options.base_bytes;
+        let given = 1024;
+        for (used, expected) in [
+            (Used::Up, 2 * base),
+            (Used::Partly { used: 800, given }, 4 * base),
+            (Used::Partly { used: 600, given }, 4 * base),
+            (Used::Partly { used: 300, given }, 2 * base),
+            (Used::Partly { used: 200, given }, base),
+            (Used::Partly { used: 200, given }, base / 2),
+            (Used::Partly { used: 10, given }, base),
+        ] {
+            history.adapt(used, &options);
+            assert_eq!(history.quantum(), expected, "{used:?}");
+        }
+        (0..99).for_each(|_| history.adapt(Used::Up, &options));
+        assert_eq!(history.quantum(), options.bytes_max);
+        history.reset(&options);
+        assert_eq!(history.quantum(), base);
+    }
+
+    #[test]
+    fn a_slow_thinker_is_not_waited_for_and_earns_its_way_back() {
+        let options = QuantumOptions::default();
+        let switch_us = 2000;
+        let mut history = History::new(&options, switch_us);
+        assert!(0 < history.patience_us(switch_us, &options), "a stranger gets a chance");
+        history.run_ended(Kind::Read, 4096, 10);
+        assert_eq!(history.request_came(Kind::Read, 1 << 40, 20, &options), None, "elsewhere");
+        assert_eq!(history.request_came(Kind::Read, 4096, 9010, &options), Some(9000));
+        assert_eq!(history.patience_us(switch_us, &options), 0, "it thinks longer than a switch takes");
+        history.run_ended(Kind::Read, 8192, 9100);
+        (0..99).for_each(|_| history.missed(switch_us));
+        assert_eq!(history.request_came(Kind::Read, 8192, 9110, &options), Some(10));
+        history.think_us = Some(10);
+        assert_eq!(history.patience_us(switch_us, &options), 0, "its balance is gone");
+        history.would_have_hit(10, switch_us);
+        assert_eq!(history.patience_us(switch_us, &options), 20 + switch_us / 8);
+    }
+
+    #[test]
+    fn the_cost_of_a_switch_is_learned() {
+        let mut meter = SwitchMeter::new(SwitchCost::Measured { initial_us: 2000 });
+        meter.run_ended(1 << 20, 50_000, false);
+        assert_eq!(meter.switch_us(), 2000, "nothing to compare with yet");
+        for _ in 0..99 {
+            meter.run_ended(1 << 20, 18_000, true);
+            meter.run_ended(1 << 19, 9_000 + 8_000, false);
+        }
+        assert!((7_900..8_100).contains(&meter.switch_us()), "{}", meter.switch_us());
+        (0..99).for_each(|_| meter.run_ended(1 << 19, 9_000, false));
+        assert!(meter.switch_us() < 20, "{}", meter.switch_us());
+        let mut known = SwitchMeter::new(SwitchCost::Fixed { us: 7 });
+        (0..9).for_each(|_| known.run_ended(4096, 9_000, false));
+        assert_eq!(known.switch_us(), 7);
+    }
+}

@@ -11,6 +11,8 @@
 
 mod history;
 mod rounds;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 

@@ -228,6 +228,12 @@ impl Rounds {
         self.top.take_visited() + std::mem::take(&mut self.visited)
     }
 
+    /// Everything that waits, with its quantum in this round.
+    #[cfg(test)]
+    pub(super) fn quanta(&self) -> Vec<(Virtual, u64)> {
+        self.states.iter().flatten().map(|state| (state.of, state.quantum_at(self.round))).collect()
+    }
+
     fn rate(&self, of: &Virtual, rate: u64) -> u64 {
         rate.saturating_mul(u64::from(self.weight(of.application))).max(self.rate_min)
     }
