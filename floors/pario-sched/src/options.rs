@@ -63,6 +63,9 @@ pub struct QuantumOptions {
     pub bytes_min: u64,
     /// It never grows beyond.
     pub bytes_max: u64,
+    /// A virtual request that was not chosen in this many choices (and sixteen for each one that waits with it) goes first. Fewer
+    /// make the bound on waiting tighter; too few serve in the order of arrival before weights come to bear.
+    pub patience_choices: u64,
     /// Follow each file's history and wait for synchronous streams (section 3.4.2); else the base algorithm alone (3.4.1).
     pub adaptive: bool,
     /// A request within this distance of where a file's last one ended continues its quantum.
@@ -117,6 +120,7 @@ impl Default for QuantumOptions {
             base_bytes: 32 * KIB,
             bytes_min: 4 * KIB,
             bytes_max: 8 * MIB,
+            patience_choices: 1024,
             adaptive: true,
             window_bytes: 256 * KIB,
             switch: SwitchCost::Measured { initial_us: 2_000 },

@@ -53,7 +53,7 @@ impl Host {
                 self.under_way.push((self.now_us + service_us(run), run.clone()));
             }
             Pick::Wait { until_us } => assert!(self.now_us < *until_us, "a wait must end later"),
-            Pick::Idle => {}
+            Pick::Idle => self.check_idle(),
         }
         pick
     }
@@ -119,15 +119,28 @@ impl Host {
 
     /// Nothing earlier to the same bytes is unfinished, where one of the two writes.
     fn check_order(&self, id: RequestId, request: &Request) {
-        for (other, known) in self.known.range(..id) {
-            let one = &known.request;
+        if let Some(other) = self.blocker(id, request) {
+            panic!("request {id} overtook {other}, which touches the same bytes");
+        }
+    }
+
+    /// Nothing that could be served is left lying.
+    fn check_idle(&self) {
+        let mut left = self.known.iter().filter(|(_, known)| !known.told);
+        let served = left.find(|(id, known)| self.blocker(**id, &known.request).is_none());
+        assert!(served.is_none(), "idle, though {served:?} could be served");
+    }
+
+    /// An earlier unfinished request to the same bytes, where one of the two writes.
+    fn blocker(&self, id: RequestId, request: &Request) -> Option<RequestId> {
+        let conflicts = |one: &Request| {
             let writes = one.kind == Kind::Write || request.kind == Kind::Write;
             let overlap =
                 one.offset < request.offset + request.length && request.offset < one.offset + one.length;
             let empty = one.length == 0 || request.length == 0;
-            if one.file == request.file && writes && overlap && !empty {
-                assert!(known.done, "request {id} overtook {other}, which touches the same bytes");
-            }
-        }
+            one.file == request.file && writes && overlap && !empty
+        };
+        let mut earlier = self.known.range(..id).rev().filter(|(_, known)| !known.done);
+        earlier.find(|(_, known)| conflicts(&known.request)).map(|(other, _)| *other)
     }
 }

@@ -82,7 +82,7 @@ impl History {
         &mut self,
         kind: Kind,
         start: u64,
-        now_us: u64,
+        arrival_us: u64,
         options: &QuantumOptions,
     ) -> Option<u64> {
         let Tail { end, done_us } = self.tails[slot(kind)]?;
@@ -90,7 +90,7 @@ impl History {
             return None;
         }
         self.tails[slot(kind)] = None;
-        let thought = now_us.saturating_sub(done_us);
+        let thought = arrival_us.saturating_sub(done_us);
         self.think_us = Some(self.think_us.map_or(thought, |before| blend(before, thought)));
         Some(thought)
     }

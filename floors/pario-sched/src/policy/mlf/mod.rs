@@ -2,9 +2,10 @@
 //!
 //! `rounds` is the base algorithm. On top of it each file has a quantum that follows its history (`history`), and a file that was
 //! chosen with more quantum than its virtual request needs keeps the rest: what goes on where it ended is served next,
-//! without a round, and if nothing is there it may be worth waiting for it. That is one *turn*.
+//! without a choice, and if nothing is there it may be worth waiting for it. That is one *turn*. What it served beyond the first
+//! virtual request counts as rounds, one for each base quantum: everybody else's quantum grows with it, and so does their turn.
 //!
-//! Promises: a request of `b` bytes is served within `ceil(max(b, aggregate_bytes_max) / quantum.bytes_min) + 5 n + 64` turns, where `n` is
+//! Promises: a request of `b` bytes is served within `ceil(max(b, aggregate_bytes_max) / quantum.bytes_min) + 17 n + quantum.patience_choices` turns, where `n` is
 //! the largest number of virtual requests waiting meanwhile; a turn serves at most `max(quantum.bytes_max, b)` bytes, with every
 //! virtual request counted as at least `quantum.bytes_min`.
 //! Without adaptation a turn is one virtual request.
@@ -30,6 +31,8 @@ struct Turn {
     next: u64,
     given: u64,
     used: u64,
+    /// Of these, what the choice itself was.
+    first: u64,
     /// Bytes told and not finished.
     under_way: u64,
     /// How long others are held back at most while something is under way.
@@ -58,8 +61,9 @@ pub(crate) struct Mlf {
 impl Mlf {
     pub(crate) fn new(options: &Options) -> Self {
         let options = options.quantum;
+        let rate_min = if options.adaptive { options.bytes_min } else { options.base_bytes };
         Self {
-            rounds: Rounds::new(if options.adaptive { options.bytes_min } else { options.base_bytes }),
+            rounds: Rounds::new(rate_min, options.patience_choices),
             histories: HashMap::new(),
             meter: SwitchMeter::new(options.switch),
             turn: None,
@@ -174,6 +178,14 @@ impl Mlf {
         if let Some(turn) = self.turn.take() {
             let options = self.options;
             self.history(turn.lane.file).adapt(used, &options);
+            self.rounds.pass((turn.used - turn.first) / options.base_bytes);
+        }
+    }
+
+    /// Ends the turn of a file without a word about how it was used.
+    fn cut_turn(&mut self, file: FileId) {
+        if let Some(turn) = self.turn.take_if(|turn| turn.lane.file == file) {
+            self.rounds.pass((turn.used - turn.first) / self.options.base_bytes);
         }
     }
 
@@ -185,7 +197,8 @@ impl Mlf {
         let used = self.cost(&taken.of);
         let given = taken.quantum.min(self.options.bytes_max).max(used);
         let (lane, next, under_way) = (taken.lane, taken.of.end, taken.of.bytes);
-        self.turn = Some(Turn { lane, next, given, used, under_way, hold_until_us: None, wait: None });
+        self.turn =
+            Some(Turn { lane, next, given, used, first: used, under_way, hold_until_us: None, wait: None });
         if used == given {
             self.end_turn(Used::Up);
         }
@@ -193,13 +206,13 @@ impl Mlf {
 }
 
 impl Policy for Mlf {
-    fn insert(&mut self, new: &Virtual, now_us: u64) {
+    fn insert(&mut self, new: &Virtual, _now_us: u64) {
         let (options, switch_us) = (self.options, self.meter.switch_us());
         let waits = self.turn.is_some_and(|turn| turn.lane.file == new.file);
         if options.adaptive
             && let Some(history) = self.histories.get_mut(&new.file)
         {
-            let thought = history.request_came(new.kind, new.start, now_us, &options);
+            let thought = history.request_came(new.kind, new.start, new.arrival_us, &options);
             if let Some(thought_us) = thought.filter(|_| !waits) {
                 history.would_have_hit(thought_us, switch_us);
             }
@@ -242,7 +255,7 @@ impl Policy for Mlf {
         }
         if run.short {
             self.history(run.file).reset(&options);
-            self.turn = self.turn.filter(|turn| turn.lane.file != run.file);
+            self.cut_turn(run.file);
         }
     }
 
@@ -252,7 +265,7 @@ impl Policy for Mlf {
 
     fn forget_file(&mut self, file: FileId) {
         self.histories.remove(&file);
-        self.turn = self.turn.filter(|turn| turn.lane.file != file);
+        self.cut_turn(file);
     }
 
     fn forget_application(&mut self, application: ApplicationId) {

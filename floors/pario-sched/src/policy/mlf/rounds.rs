@@ -11,7 +11,10 @@
 //! Between applications of different weight there is a level above: classes with tags that grow by bytes over weight (as in
 //! `wfq`); the smallest tag with something covered goes first. While all weights are equal there is one class for all.
 //!
-//! Always: a virtual request that has been covered for [`patience`] rounds goes before all that were covered later.
+//! What a file is served beyond what was chosen (see the parent module) counts as rounds for everybody else, so that a file with
+//! a large quantum does not leave the others behind.
+//!
+//! Always: a virtual request that has waited for its due choice goes before all that are due later.
 
 use std::collections::HashMap;
 
@@ -21,11 +24,6 @@ use crate::request::{ApplicationId, FileId, Kind};
 
 /// The application whose requests a lane holds, or `None` while weights are equal.
 type Class = Option<ApplicationId>;
-
-/// How many rounds a covered virtual request is passed at most before only older ones may pass it.
-fn patience(waiting: usize) -> u64 {
-    4 * waiting as u64 + 64
-}
 
 /// One queue: the reads or the writes of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,10 +42,14 @@ struct State {
     quantum: u64,
     since: u64,
     rate: u64,
-    /// The round before its oldest part's first.
+    /// Round and choice before its oldest part's first.
     born: u64,
+    born_choice: u64,
     /// The round in which the quantum covers it.
     covered: u64,
+    /// The choice at which it goes first if it was not chosen before: its quantum covers it then, everybody who waits with it could
+    /// have been served sixteen times, and weights had time to come to bear.
+    due: u64,
 }
 
 impl State {
@@ -87,7 +89,10 @@ pub(super) struct Taken {
 #[derive(Debug)]
 pub(super) struct Rounds {
     round: u64,
+    choices: u64,
     rate_min: u64,
+    patience: u64,
+    by_due: Index<(u64, VirtualId), ()>,
     states: Vec<Option<State>>,
     waiting: usize,
     lanes: Vec<Lane>,
@@ -96,7 +101,7 @@ pub(super) struct Rounds {
     rank_next: u64,
     groups: HashMap<Class, Group>,
     top: Index<(u128, Class), Least>,
-    /// Tag of the class that was served last.
+    /// Tag of the class that was chosen last, when it was chosen.
     tag_now: u128,
     weights: HashMap<ApplicationId, u32>,
     weighted: bool,
@@ -104,11 +109,14 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// No rate is below `rate_min`.
-    pub(super) fn new(rate_min: u64) -> Self {
+    /// No rate is below `rate_min`; `patience` is the least number of choices before somebody is due.
+    pub(super) fn new(rate_min: u64, patience: u64) -> Self {
         Self {
             round: 0,
+            choices: 0,
             rate_min,
+            patience,
+            by_due: Index::default(),
             states: Vec::new(),
             waiting: 0,
             lanes: Vec::new(),
@@ -130,8 +138,9 @@ impl Rounds {
 
     /// A new virtual request: its quantum is zero. `rate` is for weight 1.
     pub(super) fn insert(&mut self, new: &Virtual, rate: u64) {
-        let (since, rate) = (self.round, self.rate(new, rate));
-        self.place(State { of: *new, lane: 0, quantum: 0, since, rate, born: since, covered: 0 });
+        let (since, born_choice, rate) = (self.round, self.choices, self.rate(new, rate));
+        let (lane, quantum, born, covered, due) = (0, 0, since, 0, 0);
+        self.place(State { of: *new, lane, quantum, since, rate, born, born_choice, covered, due });
     }
 
     /// It has other parts now; its quantum stays.
@@ -147,6 +156,7 @@ impl Rounds {
         self.change(into, rate, |mut state| {
             state.quantum = state.quantum.saturating_add(other.quantum_at(round));
             state.born = state.born.min(other.born);
+            state.born_choice = state.born_choice.min(other.born_choice);
             state
         });
     }
@@ -162,21 +172,34 @@ impl Rounds {
     /// Plays rounds until one is covered, and takes it.
     pub(super) fn choose(&mut self) -> Option<Taken> {
         let Least(least) = self.top.summary()?;
-        let limit = if self.round.saturating_sub(least) > patience(self.waiting) {
-            self.round += 1;
-            least
-        } else {
-            self.round = least.max(self.round + 1);
-            self.round
-        };
-        let covered = |by: Least| by.0 <= limit;
-        let (_, class) = self.top.first_where(covered)?;
-        let (_, lane) = self.groups.get(&class)?.lanes.first_where(covered)?;
-        let (_, id) = self.lanes[lane as usize].waiting.first_where(covered)?;
+        self.choices += 1;
+        self.round = least.max(self.round + 1);
+        let id = self.first_due().or_else(|| self.first_covered())?;
+        let lane = self.states[id.index()]?.lane;
         self.move_back(lane);
         let taken = self.take(id)?;
+        // Only choices go by tags; what a turn serves beyond is charged, but does not make it later for others.
+        if let Some(group) = self.groups.get(&taken.lane.class) {
+            self.tag_now = self.tag_now.max(group.tag);
+        }
         self.charge(&taken);
         Some(taken)
+    }
+
+    /// So many rounds have passed with others being served.
+    pub(super) fn pass(&mut self, rounds: u64) {
+        self.round = self.round.saturating_add(rounds);
+    }
+
+    fn first_due(&self) -> Option<VirtualId> {
+        self.by_due.first().filter(|(due, _)| *due <= self.choices).map(|(_, id)| id)
+    }
+
+    fn first_covered(&self) -> Option<VirtualId> {
+        let covered = |by: Least| by.0 <= self.round;
+        let (_, class) = self.top.first_where(covered)?;
+        let (_, lane) = self.groups.get(&class)?.lanes.first_where(covered)?;
+        self.lanes[lane as usize].waiting.first_where(covered).map(|(_, id)| id)
     }
 
     /// The first of a lane that begins at this offset or behind it.
@@ -191,7 +214,6 @@ impl Rounds {
         let Some(application) = taken.lane.class else { return };
         let weight = self.weight(application);
         let Some(group) = self.groups.get_mut(&taken.lane.class) else { return };
-        self.tag_now = self.tag_now.max(group.tag);
         group.tag += (u128::from(taken.of.bytes.max(1)) << 20) / u128::from(weight);
         self.settle_class(taken.lane.class);
     }
@@ -225,7 +247,7 @@ impl Rounds {
     }
 
     pub(super) fn take_visited(&mut self) -> u64 {
-        self.top.take_visited() + std::mem::take(&mut self.visited)
+        self.top.take_visited() + self.by_due.take_visited() + std::mem::take(&mut self.visited)
     }
 
     /// Everything that waits, with its quantum in this round.
@@ -253,8 +275,11 @@ impl Rounds {
         state.lane = self.lane(LaneKey { class, file: state.of.file, kind: state.of.kind });
         let missing = state.of.bytes.saturating_sub(state.quantum);
         // A virtual request that keeps growing is covered no later than its oldest part alone would cover the whole.
-        let latest = state.born + state.of.bytes.div_ceil(self.rate_min);
-        state.covered = (state.since + missing.div_ceil(state.rate)).min(latest);
+        let rounds = state.of.bytes.div_ceil(self.rate_min);
+        state.covered = (state.since + missing.div_ceil(state.rate)).min(state.born + rounds);
+        let patience = self.patience.saturating_add(16 * self.waiting as u64);
+        state.due = state.born_choice.saturating_add(rounds).saturating_add(patience);
+        self.by_due.insert((state.due, state.of.id), ());
         let slot = state.of.id.index();
         if self.states.len() <= slot {
             self.states.resize(slot + 1, None);
@@ -269,6 +294,7 @@ impl Rounds {
     fn lift(&mut self, id: VirtualId) -> Option<State> {
         let state = self.states.get_mut(id.index())?.take()?;
         self.lanes[state.lane as usize].waiting.remove(&(state.of.start, id));
+        self.by_due.remove(&(state.due, id));
         self.waiting -= 1;
         Some(state)
     }
@@ -324,10 +350,11 @@ impl Rounds {
     fn settle_class(&mut self, class: Class) {
         let Some(group) = self.groups.get_mut(&class) else { return };
         self.visited += group.lanes.take_visited();
-        if group.placed.is_none() {
+        let least = group.lanes.summary();
+        if group.placed.is_none() && least.is_some() {
             group.tag = group.tag.max(self.tag_now);
         }
-        let now = group.lanes.summary().map(|least| (group.tag, least.0));
+        let now = least.map(|least| (group.tag, least.0));
         if group.placed == now {
             return;
         }
