@@ -18,10 +18,36 @@
 //! # The interface
 //! | call | what |
 //! |---|---|
-//! | [`Controller::new`] | a policy by name ([`policy_names`]) and [`Options`] |
-//! | [`Controller::post`] | a [`Request`]; refused when queues are full, with the reason |
+//! | [`Controller::new`] | a policy by name ([`policy_names`]) and [`Options`]; [`Controller::with_policy`] takes your own [`Policy`] |
+//! | [`Controller::post`] | a [`Request`]; [`Refused`] when a queue is full, with the limit; [`Controller::room`] tells before |
 //! | [`Controller::next`] | [`Pick::Serve`] a run, [`Pick::Wait`] until a time, [`Pick::Idle`] until something happens; may be asked again while runs are under way |
-//! | [`Controller::complete`] | each part of a run, once |
+//! | [`Controller::complete`] | each part of a run, once, in any order |
+//! | [`Controller::withdraw`] | an application is gone: takes back what does not run yet |
+//! | [`Controller::set_weight`] | of an application, for `mlf`, `wsjf`, `tbf` and `wfq` |
+//! | [`Controller::add_host`], [`Controller::set_vectored`] | several hosts share a controller; which vectored operations each has |
+//! | [`Controller::overdue`] | runs that were not completed in time |
+//! | [`Controller::statistics`], [`Controller::trace`] | what happened, counted and told |
+//!
+//! # What is defined
+//! Requests of one file that overlap run in the order of arrival when one of them writes; all others in any order. A request of zero
+//! length overlaps nothing and is served alone. Offsets beyond a file's end are the host's business: it completes with fewer bytes,
+//! which also tells `mlf` that the file has ended. An application that floods is refused while others still have room: it may have at most as
+//! many unfinished requests as there are free places. Files and applications without requests are forgotten, oldest first, when
+//! the tables are full; their counts are kept in sum.
+//!
+//! # What policies promise
+//! | policy | order | nobody waits for ever because |
+//! |---|---|---|
+//! | `fifo` | arrival | only what came before goes before |
+//! | `mlf` | small first, large ones grow together; turns of files | at most `size / quantum.bytes_min + 17 n + patience_choices` turns pass it |
+//! | `wsjf` | size over weight, less waiting | only what comes within its handicap passes it |
+//! | `sjf` | size | it does not promise that |
+//! | `deadline` | offset, the late first | after its deadline only what waited then passes it |
+//! | `tbf` | tokens of its application | its bucket fills at a steady rate |
+//! | `wfq` | bytes over weight | others get at most their share of what waits before it, and one request |
+//!
+//! The exact bounds are in the heads of the policies' files and are checked by `tests/bounds.rs`. They count what the host is told; a request that
+//! is held back by another's bytes waits for that one first.
 
 mod aggregate;
 mod controller;

@@ -110,7 +110,7 @@ pub struct FileFigures {
 /// How evenly service was shared between applications that were served.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fairness {
-    /// Jain's index over bytes by busy time and weight: 1 is even, 1/n is all for one. `None` for fewer than one application.
+    /// Jain's index over bytes by busy time and weight: 1 is even, 1/n is all for one. `None` before anything was served.
     pub jain: Option<f64>,
     /// The largest slow-down of an application over the smallest.
     pub slowest_to_fastest: Option<f64>,

@@ -159,6 +159,7 @@ proptest! {
             let before = host.told.len();
             ahead.insert(id, (before, waiting.map(|known| known.request.length).sum::<u64>()));
         });
+        let weight = |of: ApplicationId| u64::from(weights[usize::try_from(of.0).expect("there are three")]);
         let largest = 15 * KIB;
         for (at, id) in host.told.iter().enumerate() {
             let own = host.known[id].request.application;
@@ -167,7 +168,7 @@ proptest! {
                 let theirs = |told: &&RequestId| host.known[*told].request.application == other;
                 let between = host.told[from.min(at)..at].iter().filter(theirs);
                 let served: u64 = between.map(|told| host.known[told].request.length).sum();
-                let (mine, their) = (u64::from(weights[own.0 as usize]), u64::from(weights[other.0 as usize]));
+                let (mine, their) = (weight(own), weight(other));
                 let bound = their * (queued + largest).div_ceil(mine) + largest;
                 prop_assert!(served <= bound, "{id}: {other:?} was served {served} bytes, promised are {bound}");
             }

@@ -192,16 +192,17 @@ fn scattered_readers_are_not_waited_for_for_long() {
 
 /// What is said about somebody else's request after a stream of eight reads, of which the last moved so many bytes.
 fn after_a_stream(last_bytes: u64) -> Pick {
-    let mut controller = Controller::new("mlf", options(SwitchCost::Fixed { us: 5_000 })).unwrap();
+    let mut controller =
+        Controller::new("mlf", options(SwitchCost::Fixed { us: 5_000 })).expect("the options work");
     for at in 0..8 {
         let now_us = at * 100;
         let request = Request::read(FileId(1), ApplicationId(1), at * 32 * KIB, 32 * KIB, now_us);
-        let id = controller.post(request).unwrap();
+        let id = controller.post(request).expect("there is room");
         assert!(matches!(controller.next(now_us), Pick::Serve(_)), "nothing else waits");
         let bytes = if at == 7 { last_bytes } else { 32 * KIB };
-        controller.complete(id, now_us + 90, Outcome::Done { bytes }).unwrap();
+        controller.complete(id, now_us + 90, Outcome::Done { bytes }).expect("it runs");
     }
-    controller.post(Request::read(FileId(2), ApplicationId(2), 0, 32 * KIB, 800)).unwrap();
+    controller.post(Request::read(FileId(2), ApplicationId(2), 0, 32 * KIB, 800)).expect("there is room");
     controller.next(800)
 }
 

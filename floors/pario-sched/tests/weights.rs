@@ -20,8 +20,8 @@ struct Pattern {
 /// Bytes served to the first application over bytes served to the second, while both always want more.
 fn ratio(policy: &str, options: Options, weights: (u32, u32), patterns: [Pattern; 2]) -> f64 {
     let mut host = Host::new(Controller::new(policy, options).expect("the options work"));
-    host.controller.set_weight(ApplicationId(0), weights.0).unwrap();
-    host.controller.set_weight(ApplicationId(1), weights.1).unwrap();
+    host.controller.set_weight(ApplicationId(0), weights.0).expect("there is room");
+    host.controller.set_weight(ApplicationId(1), weights.1).expect("there is room");
     let mut posted = [0; 2];
     let mut post = |host: &mut Host, application: usize| {
         let Pattern { length, stride, .. } = patterns[application];
@@ -39,7 +39,7 @@ fn ratio(policy: &str, options: Options, weights: (u32, u32), patterns: [Pattern
                 host.finish();
                 host.known.retain(|_, known| !known.done);
                 for part in &run.parts {
-                    let application = usize::try_from(part.application.0).unwrap();
+                    let application = usize::try_from(part.application.0).expect("there are two");
                     served[application] += part.length as f64;
                     post(&mut host, application);
                 }

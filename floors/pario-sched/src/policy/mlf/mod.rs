@@ -9,6 +9,9 @@
 //! the largest number of virtual requests waiting meanwhile; a turn serves at most `max(quantum.bytes_max, b)` bytes, with every
 //! virtual request counted as at least `quantum.bytes_min`.
 //! Without adaptation a turn is one virtual request.
+//!
+//! Where it says more than the paper: a lane that was served goes to the back of the line between files; the paper's two queues of a
+//! file stand in that line one by one; what a turn serves beyond its choice counts as rounds; weights; and the bound above.
 
 mod history;
 mod rounds;
