@@ -48,8 +48,37 @@ pub(crate) enum Left {
 #[derive(Debug, Clone)]
 struct Bundle {
     of: Virtual,
-    /// With their offsets, in the order of offsets.
-    parts: Vec<(u64, RequestId)>,
+    parts: Parts,
+}
+
+/// The requests of a virtual request with their offsets, in the order of offsets. Most have one, which needs no memory of its own.
+#[derive(Debug, Clone)]
+pub(crate) enum Parts {
+    One((u64, RequestId)),
+    Many(Vec<(u64, RequestId)>),
+}
+
+impl Parts {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = RequestId> {
+        self.as_slice().iter().map(|(_, id)| *id)
+    }
+
+    fn as_slice(&self) -> &[(u64, RequestId)] {
+        match self {
+            Self::One(part) => std::slice::from_ref(part),
+            Self::Many(parts) => parts,
+        }
+    }
+
+    fn as_vec(&mut self) -> &mut Vec<(u64, RequestId)> {
+        if let Self::One(part) = self {
+            *self = Self::Many(vec![*part]);
+        }
+        match self {
+            Self::Many(parts) => parts,
+            Self::One(_) => unreachable!("it was just made many"),
+        }
+    }
 }
 
 /// All virtual requests of a controller.
@@ -87,7 +116,7 @@ impl Bundles {
     }
 
     /// Takes out a whole virtual request, to be served; its parts come in offset order.
-    pub(crate) fn take(&mut self, queue: &mut Queue, id: VirtualId) -> (Virtual, Vec<(u64, RequestId)>) {
+    pub(crate) fn take(&mut self, queue: &mut Queue, id: VirtualId) -> (Virtual, Parts) {
         let bundle = self.bundles[id.index()].take().expect("a policy picks only what waits");
         queue.by_start.remove(&(bundle.of.start, id));
         self.free.push(id);
@@ -104,8 +133,8 @@ impl Bundles {
     ) -> Left {
         let before = self.of(id);
         let bundle = self.bundle(id);
-        bundle.parts.retain(|(_, part)| *part != request);
-        let others = bundle.parts.iter().filter_map(|(_, part)| Some(single(id, *part, look_up(*part)?)));
+        bundle.parts.as_vec().retain(|(_, part)| *part != request);
+        let others = bundle.parts.ids().filter_map(|part| Some(single(id, part, look_up(part)?)));
         let Some(of) = others.reduce(|all, part| united(&all, &part)) else {
             self.take(queue, id);
             return Left::Gone(before);
@@ -154,7 +183,7 @@ impl Bundles {
             VirtualId(u32::try_from(self.bundles.len() - 1).expect("the queue limit is below 2^32"))
         });
         let of = single(name, id, request);
-        self.bundles[name.index()] = Some(Bundle { of, parts: vec![(request.offset, id)] });
+        self.bundles[name.index()] = Some(Bundle { of, parts: Parts::One((request.offset, id)) });
         queue.by_start.insert((of.start, name), ());
         of
     }
@@ -163,8 +192,8 @@ impl Bundles {
         let bundle = self.bundle(name);
         let (before, of) = (bundle.of, united(&bundle.of, &single(name, id, request)));
         let part = (request.offset, id);
-        let at = bundle.parts.partition_point(|other| *other < part);
-        bundle.parts.insert(at, part);
+        let parts = bundle.parts.as_vec();
+        parts.insert(parts.partition_point(|other| *other < part), part);
         bundle.of = of;
         if before.start != of.start {
             queue.by_start.remove(&(before.start, name));
@@ -178,15 +207,16 @@ impl Bundles {
         let into = united(&grown, &gone);
         let bundle = self.bundle(grown.id);
         bundle.of = into;
-        bundle.parts.extend(parts);
+        let own = bundle.parts.as_vec();
+        own.extend(parts.as_slice());
         // Overlapping reads may lie across the seam.
-        bundle.parts.sort();
+        own.sort();
         Change::Merged { into, gone }
     }
 
     /// The parts of a virtual request.
     pub(crate) fn parts(&self, id: VirtualId) -> impl Iterator<Item = RequestId> {
-        self.bundles[id.index()].iter().flat_map(|bundle| bundle.parts.iter().map(|(_, part)| *part))
+        self.bundles[id.index()].iter().flat_map(|bundle| bundle.parts.ids())
     }
 }
 

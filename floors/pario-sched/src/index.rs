@@ -73,15 +73,20 @@ impl<K: Ord + Copy, V: Summary> Node<K, V> {
     fn insert(&mut self, at: usize, (key, value, child): (K, V, u32)) {
         self.keys.copy_within(at..self.len, at + 1);
         self.values.copy_within(at..self.len, at + 1);
-        self.children.copy_within(at..self.len, at + 1);
-        (self.keys[at], self.values[at], self.children[at]) = (key, value, child);
+        (self.keys[at], self.values[at]) = (key, value);
+        if !self.leaf {
+            self.children.copy_within(at..self.len, at + 1);
+            self.children[at] = child;
+        }
         self.len += 1;
     }
 
     fn remove(&mut self, at: usize) {
         self.keys.copy_within(at + 1..self.len, at);
         self.values.copy_within(at + 1..self.len, at);
-        self.children.copy_within(at + 1..self.len, at);
+        if !self.leaf {
+            self.children.copy_within(at + 1..self.len, at);
+        }
         self.len -= 1;
     }
 

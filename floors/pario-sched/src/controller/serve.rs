@@ -31,7 +31,7 @@ impl Controller {
         let (_, parts) = self.bundles.take(queue, id);
         self.visited += queue.take_visited();
         self.count(places, |totals| totals.virtual_requests += 1);
-        for (_, part) in parts {
+        for part in parts.ids() {
             self.set_state(part, State::Ready);
             self.ready.push_back(part);
         }

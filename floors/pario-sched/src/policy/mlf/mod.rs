@@ -21,7 +21,7 @@ mod tests;
 use std::collections::HashMap;
 
 use self::history::{History, SwitchMeter, Used};
-use self::rounds::{LaneKey, Rounds, Taken};
+use self::rounds::{Brief, LaneKey, Rounds, Taken};
 use super::{Choice, Policy, RunDone, Virtual, WaitingFigures};
 use crate::options::{Options, QuantumOptions};
 use crate::request::{ApplicationId, FileId};
@@ -85,7 +85,7 @@ impl Mlf {
     }
 
     /// What a virtual request takes from its turn.
-    fn cost(&self, of: &Virtual) -> u64 {
+    fn cost(&self, of: &Brief) -> u64 {
         of.bytes.max(self.options.bytes_min)
     }
 
@@ -103,7 +103,7 @@ impl Mlf {
     }
 
     /// What continues the turn: the next ahead, else the nearest behind, both within the window.
-    fn continuation(&self, turn: &Turn) -> Option<Virtual> {
+    fn continuation(&self, turn: &Turn) -> Option<Brief> {
         let window = self.options.window_bytes;
         let ahead = self.rounds.first_from(turn.lane, turn.next).filter(|of| of.start - turn.next <= window);
         ahead.or_else(|| {
@@ -112,7 +112,7 @@ impl Mlf {
         })
     }
 
-    fn serve_on(&mut self, mut turn: Turn, of: Virtual, now_us: u64) -> Choice {
+    fn serve_on(&mut self, mut turn: Turn, of: Brief, now_us: u64) -> Choice {
         if let Some(since_us) = turn.wait.take().and_then(|wait| wait.costs_since_us) {
             let (waited_us, switch_us) = (now_us.saturating_sub(since_us), self.meter.switch_us());
             self.figures.won_us += self.history(turn.lane.file).hit(waited_us, switch_us);
@@ -241,7 +241,7 @@ impl Policy for Mlf {
         }
         let Some(taken) = self.rounds.choose() else { return Choice::Nothing };
         self.begin_turn(&taken);
-        Choice::Serve(taken.id)
+        Choice::Serve(taken.of.id)
     }
 
     fn finished(&mut self, run: &RunDone, now_us: u64) {

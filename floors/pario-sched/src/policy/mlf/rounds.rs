@@ -33,10 +33,29 @@ pub(super) struct LaneKey {
     pub(super) kind: Kind,
 }
 
+/// What matters of a virtual request here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Brief {
+    pub(super) id: VirtualId,
+    pub(super) file: FileId,
+    pub(super) kind: Kind,
+    pub(super) application: ApplicationId,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) bytes: u64,
+}
+
+impl From<&Virtual> for Brief {
+    fn from(of: &Virtual) -> Self {
+        let Virtual { id, file, kind, application, start, end, bytes, .. } = *of;
+        Self { id, file, kind, application, start, end, bytes }
+    }
+}
+
 /// What is known of a waiting virtual request.
 #[derive(Debug, Clone, Copy)]
 struct State {
-    of: Virtual,
+    of: Brief,
     lane: u32,
     /// Quantum at round `since`, and what it gains with each later one.
     quantum: u64,
@@ -78,8 +97,7 @@ struct Group {
 /// A virtual request that has been taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
-    pub(super) id: VirtualId,
-    pub(super) of: Virtual,
+    pub(super) of: Brief,
     pub(super) lane: LaneKey,
     /// Its quantum in this round.
     pub(super) quantum: u64,
@@ -140,7 +158,7 @@ impl Rounds {
     pub(super) fn insert(&mut self, new: &Virtual, rate: u64) {
         let (since, born_choice, rate) = (self.round, self.choices, self.rate(new, rate));
         let (lane, quantum, born, covered, due) = (0, 0, since, 0, 0);
-        self.place(State { of: *new, lane, quantum, since, rate, born, born_choice, covered, due });
+        self.place(State { of: new.into(), lane, quantum, since, rate, born, born_choice, covered, due });
     }
 
     /// It has other parts now; its quantum stays.
@@ -166,7 +184,7 @@ impl Rounds {
         let state = self.lift(id)?;
         self.settle(state.lane);
         let lane = self.lanes[state.lane as usize].key;
-        Some(Taken { id, of: state.of, lane, quantum: state.quantum_at(self.round) })
+        Some(Taken { of: state.of, lane, quantum: state.quantum_at(self.round) })
     }
 
     /// Plays rounds until one is covered, and takes it.
@@ -203,7 +221,7 @@ impl Rounds {
     }
 
     /// The first of a lane that begins at this offset or behind it.
-    pub(super) fn first_from(&self, lane: LaneKey, offset: u64) -> Option<Virtual> {
+    pub(super) fn first_from(&self, lane: LaneKey, offset: u64) -> Option<Brief> {
         let lane = *self.lane_of.get(&lane)?;
         let (_, id) = self.lanes[lane as usize].waiting.first_from(&(offset, VirtualId(0)))?;
         self.states[id.index()].map(|state| state.of)
@@ -252,7 +270,7 @@ impl Rounds {
 
     /// Everything that waits, with its quantum in this round.
     #[cfg(test)]
-    pub(super) fn quanta(&self) -> Vec<(Virtual, u64)> {
+    pub(super) fn quanta(&self) -> Vec<(Brief, u64)> {
         self.states.iter().flatten().map(|state| (state.of, state.quantum_at(self.round))).collect()
     }
 
@@ -264,7 +282,7 @@ impl Rounds {
         let Some(mut state) = self.lift(changed.id) else { return };
         self.settle(state.lane);
         (state.quantum, state.since) = (state.quantum_at(self.round), self.round);
-        state.of = *changed;
+        state.of = changed.into();
         state.rate = self.rate(changed, rate);
         self.place(more(state));
     }

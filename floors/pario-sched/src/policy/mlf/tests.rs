@@ -54,7 +54,7 @@ impl Toy {
     fn waiting(&self) -> Vec<(Range, u64)> {
         let mut waiting = self.mlf.rounds.quanta();
         waiting.sort_unstable_by_key(|(of, _)| (of.file, of.start));
-        let tell = |(of, quantum): &(crate::policy::Virtual, u64)| {
+        let tell = |(of, quantum): &(super::rounds::Brief, u64)| {
             ((of.file.0, of.start / KIB, of.end / KIB), quantum / KIB)
         };
         waiting.iter().map(tell).collect()
