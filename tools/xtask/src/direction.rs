@@ -19,13 +19,13 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario-view", &["pario-core"]),
     ("pario-sys", &["pario-core"]),
     ("pario-store", &["pario-core", "pario-sys"]),
-    ("pario-sched", &["pario-core"]),
+    ("pario-sched", &[]),
     ("pario-net", &["pario-core", "pario-sys"]),
     ("pario-server", &["pario-core", "pario-view", "pario-sys", "pario-store", "pario-sched", "pario-net"]),
     ("pario", &["pario-core", "pario-view", "pario-sys", "pario-net", "pario-server"]),
 ];
-/// What every face may use.
-const FACES: &[&str] = &["pario", "pario-core"];
+/// What every face may use; the scheduler knows nothing of Pario and can be used by anyone.
+const FACES: &[&str] = &["pario", "pario-core", "pario-sched"];
 
 /// What `cargo metadata` says, as far as it matters here.
 #[derive(Debug, Deserialize)]

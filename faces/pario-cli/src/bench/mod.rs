@@ -5,7 +5,8 @@
 //!                     │                                                 Ground (directory, registry, partitions, janitor)
 //!                     └─► Figures ─► Report (table or --json, with machine and settings)
 //! ```
-//! A further kernel adds a module that fills [`figures::Figures`], and a [`job::Job`] for what its processes do.
+//! A further kernel adds a module that fills [`figures::Figures`], and a [`job::Job`] for what its processes do. `sched` has no
+//! processes: it models a disk in virtual time, and `plot` draws what it finds.
 //!
 //! Never: measures inside the process that prints; leaves a server, a file or a directory behind, also when interrupted.
 //! Always: the sides of a pair run one right after the other, on the same file system, with the same calls.
@@ -20,8 +21,10 @@ pub(crate) mod job;
 pub(crate) mod kernel;
 mod machine;
 pub(crate) mod meta;
+mod plot;
 mod progress;
 mod report;
+pub(crate) mod sched;
 pub(crate) mod worker;
 
 pub(crate) use error::BenchError;

@@ -10,6 +10,7 @@ use pario::core::Size;
 use crate::bench::full::FullPlan;
 use crate::bench::io::IoPlan;
 use crate::bench::meta::MetaPlan;
+use crate::bench::sched::{self, SchedPlan};
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
@@ -27,8 +28,9 @@ Examples:
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
   pario bench full                     an application beside one that writes to a server without room
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
+  pario bench sched --plots plots      policies of the I/O scheduler on a modelled disk: figures, tables, plots
 
-Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
+io and meta bring up their own partition with their own registry and remove all of it at the end; sched needs none.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     kernel: Kernel,
@@ -56,6 +58,8 @@ enum Kernel {
     Irregular(IrregularArgs),
     /// n processes on n servers, and many on n
     Scale(ScaleArgs),
+    /// Policies of the I/O scheduler for several applications at once, on a modelled disk in virtual time
+    Sched(SchedArgs),
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
@@ -108,6 +112,22 @@ struct FullArgs {
     /// Bytes that the neighbour writes and reads in each run [default: 256MiB; 32MiB with --quick]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
+struct SchedArgs {
+    /// Runs that each figure rests on, each with a seed of its own [default: 9; 3 with --quick]
+    #[arg(long, value_name = "N")]
+    seeds: Option<usize>,
+    /// The first seed; the same seeds give the same figures everywhere
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Policies of the tables, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    policies: Option<Vec<String>>,
+    /// Draw the tables as SVG files into this directory
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// A first impression: fewer seeds, no tables
+    #[arg(long)]
+    quick: bool,
 }
 
 impl Common {
@@ -132,6 +152,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         Kernel::Subarray(args) => show_kernel(context, &args.asked()?),
         Kernel::Irregular(args) => show_kernel(context, &args.asked()?),
         Kernel::Scale(args) => show_kernel(context, &args.asked()?),
+        Kernel::Sched(args) => show_sched(context, &sched_plan(args)?),
         Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
         Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
     }
@@ -160,6 +181,33 @@ fn full_plan(args: &FullArgs) -> Outcome<FullPlan> {
         return Err(CliError::usage(format!("--size {size}: a multiple of 1MiB, at least 1MiB")));
     }
     Ok(FullPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
+fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {
+    let seeds = args.seeds.unwrap_or(if args.quick { sched::SEEDS_QUICK } else { sched::SEEDS_DEFAULT });
+    if !(1..=sched::SEEDS_MAX).contains(&seeds) {
+        return Err(CliError::usage(format!("--seeds {seeds}: from 1 to {}", sched::SEEDS_MAX)));
+    }
+    let known = sched::policy_names();
+    let policies = match &args.policies {
+        Some(wanted) => wanted.clone(),
+        None if args.quick => Vec::new(),
+        None => known.clone(),
+    };
+    if let Some(stranger) = policies.iter().find(|name| !known.contains(name)) {
+        return Err(CliError::usage(format!("--policies {stranger}: there are {}", known.join(", "))));
+    }
+    if let (Some(dir), true) = (&args.plots, policies.is_empty()) {
+        let dir = dir.display();
+        return Err(CliError::usage(format!(
+            "--plots {dir}: --quick makes no tables to draw; name --policies"
+        )));
+    }
+    Ok(SchedPlan { seed: args.seed, seeds, policies, plots: args.plots.clone() })
+}
+
+fn show_sched(context: &Context, plan: &SchedPlan) -> Outcome {
+    let report = sched::run(plan).map_err(CliError::failed)?;
+    let text = if context.speech.json { report.json() } else { report.table() };
+    context.line(text.trim_end())
 }
 
 fn show(context: &Context, report: Result<Report, BenchError>) -> Outcome {

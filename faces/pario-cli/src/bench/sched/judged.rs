@@ -1,0 +1,133 @@
+//! What is judged: each policy of `pario-sched`, and `none`, which passes everything on as it comes.
+//!
+//! Always: what the controller refuses (its queues are bounded) waits outside, in order, as a server would hold it back.
+
+use std::collections::VecDeque;
+
+use pario_sched::{
+    ApplicationId, Controller, FileId, HostId, Kind as SchedKind, Options, Outcome, Pick, Request, RequestId,
+    SetupError, Vectored,
+};
+
+use super::model::{Discipline, Kind, Nanos, Next, Posted, RequestIndex};
+
+/// The policy that keeps the order of arrival, as a server without a scheduler does.
+pub(crate) const FIFO: &str = "fifo";
+
+/// Nanoseconds of a microsecond, the unit of the controller.
+const US: Nanos = 1000;
+
+/// A policy of `pario-sched` as a discipline.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    controller: Controller,
+    /// What is under way, by its number.
+    known: Vec<Option<(RequestId, u64)>>,
+    refused: VecDeque<Posted>,
+    refused_ever: u64,
+    orders_service: bool,
+}
+
+/// No scheduler.
+#[derive(Debug, Default)]
+pub(crate) struct Unscheduled(VecDeque<RequestIndex>);
+
+impl Judged {
+    /// By the name of a policy.
+    pub(crate) fn new(policy: &str) -> Result<Judged, SetupError> {
+        Judged::with(policy, Options::default())
+    }
+
+    /// With a queue of so many requests.
+    #[cfg(test)]
+    pub(crate) fn with_queue(policy: &str, queue_max: usize) -> Result<Judged, SetupError> {
+        Judged::with(policy, Options { queue_max, ..Options::default() })
+    }
+
+    fn with(policy: &str, options: Options) -> Result<Judged, SetupError> {
+        let mut controller = Controller::new(policy, options)?;
+        controller.set_vectored(HostId::FIRST, Vectored::Contiguous { parts_max: PARTS_MAX });
+        Ok(Judged {
+            controller,
+            known: Vec::new(),
+            refused: VecDeque::new(),
+            refused_ever: 0,
+            orders_service: policy != FIFO,
+        })
+    }
+
+    /// Whether the controller ever refused a request.
+    #[cfg(test)]
+    pub(crate) fn was_full(&self) -> bool {
+        0 < self.refused_ever
+    }
+
+    /// Posts; whether it was taken.
+    fn try_post(&mut self, posted: Posted, now: Nanos) -> bool {
+        let file = FileId(posted.file.0 as u64);
+        let application = ApplicationId(u64::from(posted.app));
+        let mut request = Request::read(file, application, posted.start, posted.length, now / US);
+        request.kind = if posted.kind == Kind::Read { SchedKind::Read } else { SchedKind::Write };
+        request.tag = u64::from(posted.index.0);
+        let Ok(id) = self.controller.post(request) else { return false };
+        let at = posted.index.0 as usize;
+        self.known.resize(self.known.len().max(at + 1), None);
+        self.known[at] = Some((id, posted.length));
+        true
+    }
+}
+
+/// Requests that the modelled server carries out as one.
+const PARTS_MAX: usize = 256;
+
+impl Discipline for Judged {
+    fn orders_service(&self) -> bool {
+        self.orders_service
+    }
+
+    fn post(&mut self, request: Posted, now: Nanos) {
+        if !self.refused.is_empty() || !self.try_post(request, now) {
+            self.refused.push_back(request);
+            self.refused_ever += 1;
+        }
+    }
+
+    fn next(&mut self, now: Nanos) -> Next {
+        match self.controller.next(now / US) {
+            Pick::Serve(run) => {
+                let index = |tag: u64| RequestIndex(u32::try_from(tag).expect("a tag is a number of ours"));
+                Next::Serve(run.parts.iter().map(|part| index(part.tag)).collect())
+            }
+            Pick::Wait { until_us } => Next::Wait(until_us * US),
+            Pick::Idle => Next::Idle,
+        }
+    }
+
+    fn complete(&mut self, index: RequestIndex, now: Nanos) {
+        let known = self.known[index.0 as usize].take();
+        let (id, bytes) = known.expect("what is complete was posted");
+        self.controller.complete(id, now / US, Outcome::Done { bytes }).expect("what is complete was served");
+        while let Some(request) = self.refused.pop_front() {
+            if !self.try_post(request, now) {
+                self.refused.push_front(request);
+                break;
+            }
+        }
+    }
+}
+
+impl Discipline for Unscheduled {
+    fn orders_service(&self) -> bool {
+        false
+    }
+
+    fn post(&mut self, request: Posted, _now: Nanos) {
+        self.0.push_back(request.index);
+    }
+
+    fn next(&mut self, _now: Nanos) -> Next {
+        self.0.pop_front().map_or(Next::Idle, |index| Next::Serve(vec![index]))
+    }
+
+    fn complete(&mut self, _index: RequestIndex, _now: Nanos) {}
+}

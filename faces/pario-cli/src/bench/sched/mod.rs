@@ -1,0 +1,114 @@
+//! `pario bench sched`: what the I/O scheduler's policies do to several applications at once.
+//!
+//! ```text
+//!  SchedPlan ─► headline (mlf against fifo, model against paper: figures with goals, every seed)
+//!           └─► sweeps (every policy: tables, first seed) ─► plots (SVG)
+//!                 └─► runs ─► model::World, with judged::Judged between its clients and its disk
+//! ```
+//! The ground is a modelled disk in virtual time: no time is measured, and one seed gives one result on every machine. Its
+//! figures are named as they are; those of another ground carry its name (`real_…`).
+//!
+//! Never: touches a partition or a disk, except for the plots that were asked for.
+
+mod headline;
+mod judged;
+mod model;
+mod plots;
+mod runs;
+mod sweeps;
+mod table;
+mod workloads;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use serde::{Serialize, Serializer};
+
+use super::error::BenchError;
+use super::figures::Figures;
+use super::machine::Machine;
+use super::progress::Progress;
+use super::report::Report;
+use sweeps::Tables;
+
+/// Seeds that a figure rests on unless told otherwise.
+pub(crate) const SEEDS_DEFAULT: usize = 9;
+/// Seeds of `--quick`.
+pub(crate) const SEEDS_QUICK: usize = 3;
+/// Seeds at most.
+pub(crate) const SEEDS_MAX: usize = 1000;
+
+/// What `bench sched` is asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct SchedPlan {
+    /// The first seed; the others follow.
+    pub(crate) seed: u64,
+    /// How many.
+    pub(crate) seeds: usize,
+    /// Policies of the tables; none are made if empty.
+    pub(crate) policies: Vec<String>,
+    /// Where plots go.
+    pub(crate) plots: Option<PathBuf>,
+}
+
+/// Figures, and tables beside them.
+#[derive(Debug, Serialize)]
+pub(crate) struct SchedReport {
+    #[serde(flatten)]
+    pub(crate) report: Report,
+    #[serde(serialize_with = "as_object", skip_serializing_if = "Vec::is_empty")]
+    tables: Tables,
+}
+
+fn as_object<S: Serializer>(tables: &Tables, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(tables.iter().map(|(name, table)| (name, table)))
+}
+
+impl SchedReport {
+    /// One JSON object.
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("figures and tables are plain data")
+    }
+
+    /// Tables.
+    pub(crate) fn table(&self) -> String {
+        let tables: String = self.tables.iter().map(|(_, table)| table.text()).collect();
+        self.report.table() + &tables
+    }
+}
+
+/// Names of all policies, and of no policy.
+pub(crate) fn policy_names() -> Vec<String> {
+    let named = pario_sched::policy_names();
+    std::iter::once(runs::NONE).chain(named).map(str::to_owned).collect()
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(plan: &SchedPlan) -> Result<SchedReport, BenchError> {
+    let progress = Progress::new();
+    let seeds: Vec<u64> = (0..plan.seeds as u64).map(|number| plan.seed.wrapping_add(number)).collect();
+    let mut figures = Figures::default();
+    headline::add(&mut figures, &seeds, &progress);
+    let mut tables = Tables::new();
+    if !plan.policies.is_empty() {
+        tables = sweeps::all_tables(&plan.policies, plan.seed, &progress);
+    }
+    if let Some(dir) = &plan.plots {
+        plots::draw(dir, &tables)?;
+    }
+    let title = format!("pario bench sched: a modelled disk in virtual time, {} seeds", plan.seeds);
+    let settings = serde_json::json!({
+        "ground": "modelled",
+        "disk": "57 MB/s, 9 ms",
+        "request_bytes_max": model::Params::PAPER.request_max,
+        "daemons": model::Params::PAPER.daemons,
+        "elevator_depth": model::Params::PAPER.elevator.depth,
+        "seed": plan.seed,
+        "seeds": plan.seeds,
+        "policies": plan.policies,
+    });
+    let machine = Machine::here(&std::env::temp_dir());
+    Ok(SchedReport { report: Report { title, figures, machine, settings }, tables })
+}

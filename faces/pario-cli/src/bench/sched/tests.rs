@@ -1,0 +1,88 @@
+//! The whole: the calibration and the floors of the figures, in virtual time, so that a busy machine changes nothing.
+
+use super::headline::{CALIBRATION, MLF};
+use super::judged::FIFO;
+use super::model::{App, Params, RunResult, World};
+use super::runs::{NONE, Run, all};
+use super::{judged, policy_names, workloads as work};
+use crate::bench::progress::Progress;
+
+fn run(policy: &str, apps: Vec<App>) -> RunResult {
+    all("test", &[Run::new(policy, apps, 1)], &Progress::new()).remove(0)
+}
+
+#[track_caller]
+fn check_calibration(seconds: f64, paper_s: f64) {
+    let share = seconds / paper_s;
+    assert!((CALIBRATION.0..=CALIBRATION.1).contains(&share), "{seconds} s, the paper {paper_s} s: {share}");
+}
+
+#[test]
+fn without_a_scheduler_the_model_takes_as_long_as_the_paper_measured() {
+    check_calibration(run(NONE, work::two(8 << 10)).seconds(), work::paper::TWO_READERS_S);
+    check_calibration(run(NONE, work::ten()).seconds(), work::paper::TEN_APPS_S);
+}
+
+#[test]
+fn fifo_is_what_a_server_without_a_scheduler_does() {
+    assert_eq!(run(FIFO, work::ten()), run(NONE, work::ten()));
+}
+
+#[test]
+fn every_policy_serves_everything_once() {
+    let apps = || {
+        vec![
+            App::reader("dealt", 16 << 20, 8, 8 << 10),
+            App::writer("written", 8 << 20, 4, 64 << 10),
+            App::reader("stream", 8 << 20, 1, 1 << 20),
+        ]
+    };
+    for policy in policy_names() {
+        let result = run(&policy, apps());
+        let requests: Vec<u64> = result.apps.iter().map(|app| app.requests).collect();
+        assert_eq!(requests, [2048, 256, 256], "{policy}");
+        assert_eq!(run(&policy, apps()), result, "{policy}: the same seed, the same result");
+    }
+}
+
+#[test]
+fn a_policy_that_does_not_exist_is_refused_with_the_list() {
+    let error = judged::Judged::new("fast").unwrap_err().to_string();
+    assert!(error.contains("fast") && error.contains(MLF), "{error}");
+}
+
+#[test]
+fn mlf_reaches_its_floors_for_the_ten_applications_and_a_cat() {
+    let ratio = run(FIFO, work::ten()).seconds() / run(MLF, work::ten()).seconds();
+    assert!(4.0 <= ratio, "ten applications: {ratio}");
+    let apps = || work::beside_cat(work::MIDDLE_GRANULARITY);
+    let (fifo, mlf) = (run(FIFO, apps()), run(MLF, apps()));
+    let ratio = |at: usize| fifo.apps[at].seconds() / mlf.apps[at].seconds();
+    assert!(5.0 <= ratio(1), "cat: {}", ratio(1));
+    assert!(1.0 <= ratio(0), "beside it: {}", ratio(0));
+}
+
+#[test]
+fn mlf_reaches_its_floors_for_two_readers() {
+    for (granularity, floor) in [(8 << 10, 20.0), (64 << 10, 3.5)] {
+        let (fifo, mlf) = (run(NONE, work::two(granularity)), run(MLF, work::two(granularity)));
+        let ratio = fifo.seconds() / mlf.seconds();
+        assert!(floor <= ratio, "{granularity}: {ratio}");
+        assert!(mlf.finish_gap() <= 0.05, "{granularity}: {}", mlf.finish_gap());
+    }
+}
+
+#[test]
+fn a_lone_stream_pays_nothing_for_the_scheduler() {
+    let ratio = run(NONE, work::lone()).seconds() / run(MLF, work::lone()).seconds();
+    assert!(0.98 <= ratio, "{ratio}");
+}
+
+#[test]
+fn what_a_full_controller_refuses_is_served_later() {
+    let mut judged = judged::Judged::with_queue(FIFO, 4).unwrap();
+    let apps = [App::reader("many", 4 << 20, 16, 32 << 10)];
+    let result = World::run(&Params::PAPER, &apps, &mut judged, 1);
+    assert_eq!(result.apps[0].requests, 128);
+    assert!(judged.was_full());
+}

@@ -1,0 +1,285 @@
+//! `mlf`: the paper's multilevel feedback, made for requests that aggregate.
+//!
+//! `rounds` is the base algorithm. On top of it each file has a quantum that follows its history (`history`), and a file that was
+//! chosen with more quantum than its virtual request needs keeps the rest: what goes on where it ended is served next,
+//! without a choice, and if nothing is there it may be worth waiting for it. That is one *turn*. What it served beyond the first
+//! virtual request counts as rounds, one for each base quantum: everybody else's quantum grows with it, and so does their turn.
+//!
+//! Promises: a request of `b` bytes is served within `ceil(max(b, aggregate_bytes_max) / quantum.bytes_min) + 17 n + quantum.patience_choices` turns, where `n` is
+//! the largest number of virtual requests waiting meanwhile; a turn serves at most `max(quantum.bytes_max, b)` bytes, with every
+//! virtual request counted as at least `quantum.bytes_min`.
+//! Without adaptation a turn is one virtual request.
+//!
+//! Where it says more than the paper: a lane that was served goes to the back of the line between files; the paper's two queues of a
+//! file stand in that line one by one; what a turn serves beyond its choice counts as rounds; weights; and the bound above.
+
+mod history;
+mod rounds;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use self::history::{History, SwitchMeter, Used};
+use self::rounds::{Brief, LaneKey, Rounds, Taken};
+use super::{Choice, Policy, RunDone, Virtual, WaitingFigures};
+use crate::options::{Options, QuantumOptions};
+use crate::request::{ApplicationId, FileId};
+
+/// A file's quantum while it is being used.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    lane: LaneKey,
+    /// Where the last virtual request ended.
+    next: u64,
+    given: u64,
+    used: u64,
+    /// Of these, what the choice itself was.
+    first: u64,
+    /// Bytes told and not finished.
+    under_way: u64,
+    /// How long others are held back at most while something is under way.
+    hold_until_us: Option<u64>,
+    wait: Option<Wait>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    until_us: u64,
+    /// Since when somebody else could have been served instead.
+    costs_since_us: Option<u64>,
+}
+
+/// Multilevel feedback.
+#[derive(Debug)]
+pub(crate) struct Mlf {
+    options: QuantumOptions,
+    rounds: Rounds,
+    histories: HashMap<FileId, History>,
+    meter: SwitchMeter,
+    turn: Option<Turn>,
+    figures: WaitingFigures,
+}
+
+impl Mlf {
+    pub(crate) fn new(options: &Options) -> Self {
+        let options = options.quantum;
+        let rate_min = if options.adaptive { options.bytes_min } else { options.base_bytes };
+        Self {
+            rounds: Rounds::new(rate_min, options.patience_choices),
+            histories: HashMap::new(),
+            meter: SwitchMeter::new(options.switch),
+            turn: None,
+            figures: WaitingFigures::default(),
+            options,
+        }
+    }
+
+    fn rate(&self, file: FileId) -> u64 {
+        self.histories.get(&file).map_or(self.options.base_bytes, History::quantum)
+    }
+
+    fn history(&mut self, file: FileId) -> &mut History {
+        let (options, switch_us) = (&self.options, self.meter.switch_us());
+        self.histories.entry(file).or_insert_with(|| History::new(options, switch_us))
+    }
+
+    /// What a virtual request takes from its turn.
+    fn cost(&self, of: &Brief) -> u64 {
+        of.bytes.max(self.options.bytes_min)
+    }
+
+    /// Goes on with the turn, or ends it (`None`).
+    fn go_on(&mut self, now_us: u64) -> Option<Choice> {
+        let turn = self.turn?;
+        match self.continuation(&turn) {
+            Some(of) if self.cost(&of) <= turn.given - turn.used => Some(self.serve_on(turn, of, now_us)),
+            Some(_) => {
+                self.end_turn(Used::Up);
+                None
+            }
+            None => self.wait_on(turn, now_us),
+        }
+    }
+
+    /// What continues the turn: the next ahead, else the nearest behind, both within the window.
+    fn continuation(&self, turn: &Turn) -> Option<Brief> {
+        let window = self.options.window_bytes;
+        let ahead = self.rounds.first_from(turn.lane, turn.next).filter(|of| of.start - turn.next <= window);
+        ahead.or_else(|| {
+            let behind = self.rounds.first_from(turn.lane, turn.next.saturating_sub(window))?;
+            (behind.start < turn.next).then_some(behind)
+        })
+    }
+
+    fn serve_on(&mut self, mut turn: Turn, of: Brief, now_us: u64) -> Choice {
+        if let Some(since_us) = turn.wait.take().and_then(|wait| wait.costs_since_us) {
+            let (waited_us, switch_us) = (now_us.saturating_sub(since_us), self.meter.switch_us());
+            self.figures.won_us += self.history(turn.lane.file).hit(waited_us, switch_us);
+            self.figures.hits += 1;
+            self.figures.waited_hit_us += waited_us;
+        }
+        if let Some(taken) = self.rounds.take(of.id) {
+            self.rounds.charge(&taken);
+        }
+        turn.used += self.cost(&of);
+        turn.next = turn.next.max(of.end);
+        turn.under_way += of.bytes;
+        turn.hold_until_us = None;
+        self.turn = Some(turn);
+        if turn.used == turn.given {
+            self.end_turn(Used::Up);
+        }
+        Choice::Serve(of.id)
+    }
+
+    /// Nothing continues the turn now: waits if that can win, else ends the turn.
+    fn wait_on(&mut self, mut turn: Turn, now_us: u64) -> Option<Choice> {
+        let until_us = match turn.wait {
+            Some(wait) => wait.until_us,
+            None => self.begin_wait(&mut turn, now_us),
+        };
+        if until_us <= now_us {
+            self.end_turn(Used::Partly { used: turn.used, given: turn.given });
+            self.note_miss(&turn);
+            return None;
+        }
+        if let Some(wait) =
+            turn.wait.as_mut().filter(|wait| wait.costs_since_us.is_none() && !self.rounds.is_empty())
+        {
+            self.figures.waits += 1;
+            wait.costs_since_us = Some(now_us);
+        }
+        self.turn = Some(turn);
+        Some(if self.rounds.is_empty() { Choice::Nothing } else { Choice::Wait { until_us } })
+    }
+
+    /// Until when to wait. A synchronous stream cannot go on while its request is under way, and the store is busy with that:
+    /// others are held back, for a limited time, and the wait proper begins with the completion.
+    fn begin_wait(&mut self, turn: &mut Turn, now_us: u64) -> u64 {
+        let (switch_us, options) = (self.meter.switch_us(), self.options);
+        let patience_us = self.history(turn.lane.file).patience_us(switch_us, &options);
+        if patience_us == 0 {
+            return now_us;
+        }
+        if 0 < turn.under_way {
+            return *turn.hold_until_us.get_or_insert(now_us.saturating_add(options.wait_us_max));
+        }
+        let until_us = now_us.saturating_add(patience_us);
+        turn.wait = Some(Wait { until_us, costs_since_us: None });
+        until_us
+    }
+
+    fn note_miss(&mut self, turn: &Turn) {
+        let Some(Wait { until_us, costs_since_us: Some(since_us) }) = turn.wait else { return };
+        let waited_us = until_us.saturating_sub(since_us);
+        self.history(turn.lane.file).missed(waited_us);
+        self.figures.waited_miss_us += waited_us;
+    }
+
+    fn end_turn(&mut self, used: Used) {
+        if let Some(turn) = self.turn.take() {
+            let options = self.options;
+            self.history(turn.lane.file).adapt(used, &options);
+            self.rounds.pass((turn.used - turn.first) / options.base_bytes);
+        }
+    }
+
+    /// Ends the turn of a file without a word about how it was used.
+    fn cut_turn(&mut self, file: FileId) {
+        if let Some(turn) = self.turn.take_if(|turn| turn.lane.file == file) {
+            self.rounds.pass((turn.used - turn.first) / self.options.base_bytes);
+        }
+    }
+
+    /// A new turn for what a round has chosen.
+    fn begin_turn(&mut self, taken: &Taken) {
+        if !self.options.adaptive {
+            return;
+        }
+        let used = self.cost(&taken.of);
+        let given = taken.quantum.min(self.options.bytes_max).max(used);
+        let (lane, next, under_way) = (taken.lane, taken.of.end, taken.of.bytes);
+        self.turn =
+            Some(Turn { lane, next, given, used, first: used, under_way, hold_until_us: None, wait: None });
+        if used == given {
+            self.end_turn(Used::Up);
+        }
+    }
+}
+
+impl Policy for Mlf {
+    fn insert(&mut self, new: &Virtual, _now_us: u64) {
+        let (options, switch_us) = (self.options, self.meter.switch_us());
+        let waits = self.turn.is_some_and(|turn| turn.lane.file == new.file);
+        if options.adaptive
+            && let Some(history) = self.histories.get_mut(&new.file)
+        {
+            let thought = history.request_came(new.kind, new.start, new.arrival_us, &options);
+            if let Some(thought_us) = thought.filter(|_| !waits) {
+                history.would_have_hit(thought_us, switch_us);
+            }
+        }
+        self.rounds.insert(new, self.rate(new.file));
+    }
+
+    fn update(&mut self, changed: &Virtual, _now_us: u64) {
+        self.rounds.update(changed, self.rate(changed.file));
+    }
+
+    fn merge(&mut self, into: &Virtual, gone: &Virtual, _now_us: u64) {
+        self.rounds.merge(into, gone, self.rate(into.file));
+    }
+
+    fn remove(&mut self, gone: &Virtual) {
+        self.rounds.take(gone.id);
+    }
+
+    fn pick(&mut self, now_us: u64) -> Choice {
+        if let Some(choice) = self.go_on(now_us) {
+            return choice;
+        }
+        let Some(taken) = self.rounds.choose() else { return Choice::Nothing };
+        self.begin_turn(&taken);
+        Choice::Serve(taken.of.id)
+    }
+
+    fn finished(&mut self, run: &RunDone, now_us: u64) {
+        if !self.options.adaptive {
+            return;
+        }
+        self.meter.run_ended(run.bytes, run.service_us, run.follows);
+        let options = self.options;
+        self.history(run.file).run_ended(run.kind, run.end, now_us);
+        if let Some(turn) =
+            self.turn.as_mut().filter(|turn| (turn.lane.file, turn.lane.kind) == (run.file, run.kind))
+        {
+            turn.under_way = turn.under_way.saturating_sub(run.bytes);
+        }
+        if run.short {
+            self.history(run.file).reset(&options);
+            self.cut_turn(run.file);
+        }
+    }
+
+    fn set_weight(&mut self, application: ApplicationId, weight: u32) {
+        self.rounds.set_weight(application, weight);
+    }
+
+    fn forget_file(&mut self, file: FileId) {
+        self.histories.remove(&file);
+        self.cut_turn(file);
+    }
+
+    fn forget_application(&mut self, application: ApplicationId) {
+        self.rounds.forget_application(application);
+    }
+
+    fn take_visited(&mut self) -> u64 {
+        self.rounds.take_visited()
+    }
+
+    fn waiting(&self) -> WaitingFigures {
+        self.figures
+    }
+}

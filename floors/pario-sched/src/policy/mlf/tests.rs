@@ -1,0 +1,116 @@
+//! The base algorithm step by step, as in the paper's Figure 3.
+//!
+//! Two processes read file 1 in strides of 128 KiB, two read files 2 and 3 one request after the other; all requests have 32 KiB
+//! and the base quantum is 32 KiB. The single requests pass round by round while the strides grow together, add up their quanta, and
+//! are served as one in the round in which the quantum covers them.
+
+use std::collections::BTreeMap;
+
+use super::Mlf;
+use crate::aggregate::{Bundles, Change, Queue};
+use crate::options::Options;
+use crate::policy::{Choice, Joins, Policy};
+use crate::request::{ApplicationId, FileId, Request, RequestId};
+
+const KIB: u64 = 1024;
+
+/// A file's range in KiB.
+type Range = (u64, u64, u64);
+
+struct Toy {
+    mlf: Mlf,
+    bundles: Bundles,
+    queues: BTreeMap<u64, Queue>,
+    sequence: u64,
+}
+
+impl Toy {
+    fn new() -> Self {
+        let mut options = Options::default();
+        options.quantum.adaptive = false;
+        let (mlf, bundles) = (Mlf::new(&options), Bundles::new(&options, Joins::File));
+        Self { mlf, bundles, queues: BTreeMap::new(), sequence: 0 }
+    }
+
+    fn post(&mut self, (file, at_kib): (u64, u64)) {
+        let id = RequestId { sequence: self.sequence, slot: 0 };
+        self.sequence += 1;
+        let request = Request::read(FileId(file), ApplicationId(file), at_kib * KIB, 32 * KIB, 0);
+        match self.bundles.insert(self.queues.entry(file).or_default(), id, &request) {
+            Change::New(new) => self.mlf.insert(&new, 0),
+            Change::Grown(grown) => self.mlf.update(&grown, 0),
+            Change::Merged { into, gone } => self.mlf.merge(&into, &gone, 0),
+        }
+    }
+
+    fn serve(&mut self) -> Option<Range> {
+        let Choice::Serve(id) = self.mlf.pick(0) else { return None };
+        let of = self.bundles.of(id);
+        self.bundles.take(self.queues.get_mut(&of.file.0)?, id);
+        Some((of.file.0, of.start / KIB, of.end / KIB))
+    }
+
+    /// What waits, with its quantum in KiB.
+    fn waiting(&self) -> Vec<(Range, u64)> {
+        let mut waiting = self.mlf.rounds.quanta();
+        waiting.sort_unstable_by_key(|(of, _)| (of.file, of.start));
+        let tell = |(of, quantum): &(super::rounds::Brief, u64)| {
+            ((of.file.0, of.start / KIB, of.end / KIB), quantum / KIB)
+        };
+        waiting.iter().map(tell).collect()
+    }
+}
+
+#[test]
+fn figure_3_step_by_step() {
+    type Step = (&'static [(u64, u64)], Range, &'static [(Range, u64)]);
+    // What arrives before the round, what the round serves, what waits after it.
+    let steps: [Step; 8] = [
+        (
+            &[(1, 0), (1, 32), (1, 64), (1, 96), (2, 0), (3, 0)],
+            (2, 0, 32),
+            &[((1, 0, 128), 32), ((3, 0, 32), 32)],
+        ),
+        (
+            &[(1, 160), (1, 192), (1, 224), (2, 32)],
+            (3, 0, 32),
+            &[((1, 0, 128), 64), ((1, 160, 256), 32), ((2, 32, 64), 32)],
+        ),
+        // The missing piece comes with nothing and makes one of both: 64 + 32 + 0, and 32 for this round.
+        (&[(1, 128), (3, 32)], (2, 32, 64), &[((1, 0, 256), 128), ((3, 32, 64), 32)]),
+        (&[(2, 64)], (3, 32, 64), &[((1, 0, 256), 160), ((2, 64, 96), 32)]),
+        (&[(3, 64)], (2, 64, 96), &[((1, 0, 256), 192), ((3, 64, 96), 32)]),
+        (&[(2, 96)], (3, 64, 96), &[((1, 0, 256), 224), ((2, 96, 128), 32)]),
+        (&[(3, 96)], (1, 0, 256), &[((2, 96, 128), 64), ((3, 96, 128), 32)]),
+        (&[], (2, 96, 128), &[((3, 96, 128), 64)]),
+    ];
+    let mut toy = Toy::new();
+    for (round, (arrivals, served, waiting)) in steps.iter().enumerate() {
+        arrivals.iter().for_each(|arrival| toy.post(*arrival));
+        assert_eq!(toy.serve(), Some(*served), "round {}", round + 1);
+        assert_eq!(toy.waiting(), *waiting, "after round {}", round + 1);
+    }
+}
+
+#[test]
+fn rounds_that_serve_nobody_are_counted_and_not_played() {
+    let mut toy = Toy::new();
+    (0..16).for_each(|at| toy.post((1, at * 32)));
+    toy.post((2, 0));
+    assert_eq!(toy.serve(), Some((2, 0, 32)));
+    assert_eq!(toy.waiting(), [((1, 0, 512), 32)]);
+    // Nobody is covered in rounds 2 to 15; the next choice is round 16.
+    assert_eq!(toy.serve(), Some((1, 0, 512)));
+    toy.post((1, 0));
+    toy.post((2, 32));
+    assert_eq!(toy.serve(), Some((1, 0, 32)), "everyone starts from nothing again");
+    assert_eq!(toy.waiting(), [((2, 32, 64), 32)]);
+}
+
+#[test]
+fn offset_order_within_a_file() {
+    let mut toy = Toy::new();
+    [(1, 640), (1, 0), (1, 320)].into_iter().for_each(|arrival| toy.post(arrival));
+    let served: Vec<Range> = (0..3).filter_map(|_| toy.serve()).collect();
+    assert_eq!(served, [(1, 0, 32), (1, 320, 352), (1, 640, 672)]);
+}

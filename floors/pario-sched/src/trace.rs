@@ -1,0 +1,236 @@
+//! The trace: what was posted, told and completed, for afterwards. The text form is drawn in docs/formats/sched-trace.md.
+//!
+//! Never: holds more records than its limit; the oldest go first and are counted. Always: what is written can be read back.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::str::FromStr;
+
+use crate::request::{Kind, Outcome, Request};
+
+/// First line of the text form.
+const HEAD: &str = "pario-sched-trace 1";
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A request was taken.
+    Post {
+        /// By which host.
+        host: u32,
+        /// For which application.
+        application: u64,
+        /// Of which file.
+        file: u64,
+        /// Read or write.
+        kind: Kind,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        length: u64,
+        /// It had to wait for earlier requests to the same bytes.
+        held: bool,
+    },
+    /// A request was told to run.
+    Pick {
+        /// Requests with the same number were told as one operation.
+        run: u64,
+    },
+    /// It ended.
+    Complete {
+        /// How.
+        outcome: Outcome,
+    },
+    /// It was taken back.
+    Withdraw,
+}
+
+/// One line of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// When.
+    pub at_us: u64,
+    /// Sequence of the request.
+    pub sequence: u64,
+    /// What.
+    pub event: Event,
+}
+
+/// The last records.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trace {
+    records: VecDeque<Record>,
+    records_max: usize,
+    lost: u64,
+}
+
+impl Trace {
+    pub(crate) fn new(records_max: usize) -> Self {
+        Self { records: VecDeque::new(), records_max, lost: 0 }
+    }
+
+    pub(crate) fn note(&mut self, at_us: u64, sequence: u64, event: Event) {
+        if self.records_max == 0 {
+            return;
+        }
+        if self.records.len() == self.records_max {
+            self.records.pop_front();
+            self.lost += 1;
+        }
+        self.records.push_back(Record { at_us, sequence, event });
+    }
+
+    pub(crate) fn note_post(&mut self, at_us: u64, sequence: u64, request: &Request, held: bool) {
+        let Request { host, application, file, kind, offset, length, .. } = *request;
+        let (host, application, file) = (host.number(), application.0, file.0);
+        self.note(at_us, sequence, Event::Post { host, application, file, kind, offset, length, held });
+    }
+
+    /// The records, oldest first.
+    pub fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter()
+    }
+
+    /// How many records had to make room.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{HEAD} lost {}", self.lost)?;
+        self.records.iter().try_for_each(|record| writeln!(out, "{record}"))
+    }
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {} ", self.at_us, self.sequence)?;
+        match self.event {
+            Event::Post { host, application, file, kind, offset, length, held } => {
+                let kind = match kind {
+                    Kind::Read => 'r',
+                    Kind::Write => 'w',
+                };
+                let held = if held { " held" } else { "" };
+                write!(out, "post {host} {application} {file} {kind} {offset} {length}{held}")
+            }
+            Event::Pick { run } => write!(out, "pick {run}"),
+            Event::Complete { outcome: Outcome::Done { bytes } } => write!(out, "done {bytes}"),
+            Event::Complete { outcome: Outcome::Failed } => write!(out, "failed"),
+            Event::Withdraw => write!(out, "withdraw"),
+        }
+    }
+}
+
+/// A text that is not a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceError {
+    /// Which line, from 1.
+    pub line: usize,
+    /// What it says.
+    pub text: String,
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "line {} is not a trace record: `{}`", self.line, self.text)
+    }
+}
+
+impl Error for TraceError {}
+
+impl FromStr for Trace {
+    type Err = TraceError;
+
+    fn from_str(text: &str) -> Result<Self, TraceError> {
+        let wrong = |line: usize, text: &str| TraceError { line, text: text.chars().take(80).collect() };
+        let mut lines = text.lines().enumerate();
+        let head = lines.next().map_or("", |(_, line)| line);
+        let lost = head
+            .strip_prefix(HEAD)
+            .and_then(|rest| rest.strip_prefix(" lost "))
+            .and_then(|rest| rest.parse().ok());
+        let lost = lost.ok_or_else(|| wrong(1, head))?;
+        let records = lines.map(|(at, line)| parse(line).ok_or_else(|| wrong(at + 1, line)));
+        let records = records.collect::<Result<VecDeque<Record>, TraceError>>()?;
+        Ok(Self { records_max: records.len(), records, lost })
+    }
+}
+
+fn parse(line: &str) -> Option<Record> {
+    let words: Vec<&str> = line.split(' ').take(12).collect();
+    let (at_us, sequence) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);
+    let number = |word: &str| word.parse::<u64>().ok();
+    let event = match words.get(2..)? {
+        ["post", host, application, file, kind, offset, length, held @ ..] => Event::Post {
+            host: host.parse().ok()?,
+            application: number(application)?,
+            file: number(file)?,
+            kind: match *kind {
+                "r" => Kind::Read,
+                "w" => Kind::Write,
+                _ => return None,
+            },
+            offset: number(offset)?,
+            length: number(length)?,
+            held: match held {
+                [] => false,
+                ["held"] => true,
+                _ => return None,
+            },
+        },
+        ["pick", run] => Event::Pick { run: number(run)? },
+        ["done", bytes] => Event::Complete { outcome: Outcome::Done { bytes: number(bytes)? } },
+        ["failed"] => Event::Complete { outcome: Outcome::Failed },
+        ["withdraw"] => Event::Withdraw,
+        _ => return None,
+    };
+    Some(Record { at_us, sequence, event })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{ApplicationId, FileId};
+
+    #[test]
+    fn text_is_pinned_and_reads_back() {
+        let mut trace = Trace::new(5);
+        let request = Request::write(FileId(9), ApplicationId(3), 4096, 512, 10);
+        trace.note(1, 0, Event::Withdraw);
+        trace.note_post(10, 7, &request, true);
+        trace.note_post(11, 8, &Request { kind: Kind::Read, ..request }, false);
+        trace.note(20, 7, Event::Pick { run: 2 });
+        trace.note(30, 7, Event::Complete { outcome: Outcome::Done { bytes: 512 } });
+        trace.note(31, 8, Event::Complete { outcome: Outcome::Failed });
+        let text = trace.to_string();
+        let expected = "pario-sched-trace 1 lost 1\n10 7 post 0 3 9 w 4096 512 held\n11 8 post 0 3 9 r 4096 512\n\
+                        20 7 pick 2\n30 7 done 512\n31 8 failed\n";
+        assert_eq!(text, expected);
+        assert_eq!(text.parse::<Trace>().unwrap(), trace);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (text, line) in [
+            ("", 1),
+            ("pario-sched-trace 2 lost 0", 1),
+            ("pario-sched-trace 1 lost 0\n1 2 pick x", 2),
+            ("pario-sched-trace 1 lost 0\n1 2 withdraw\n1 2 post 0 3 9 q 1 2", 3),
+            ("pario-sched-trace 1 lost 0\n1 2 post 0 3 9 r 1 2 held held", 2),
+        ] {
+            assert_eq!(text.parse::<Trace>().unwrap_err().line, line, "{text}");
+        }
+    }
+
+    #[test]
+    fn no_limit_no_records() {
+        let mut trace = Trace::new(0);
+        trace.note(1, 2, Event::Withdraw);
+        assert_eq!((trace.records().count(), trace.lost()), (0, 0));
+    }
+}
