@@ -30,7 +30,7 @@ Examples:
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
   pario bench sched --plots plots      policies of the I/O scheduler on a modelled disk: figures, tables, plots
 
-io and meta bring up their own partition with their own registry and remove all of it at the end; sched needs none.")]
+Every benchmark but sched, which needs none, brings up its own partition with its own registry and removes all of it at the end.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     kernel: Kernel,
@@ -112,6 +112,9 @@ struct FullArgs {
     /// Bytes that the neighbour writes and reads in each run [default: 256MiB; 32MiB with --quick]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
+}
+
+#[derive(ClapArgs, Debug)]
 struct SchedArgs {
     /// Runs that each figure rests on, each with a seed of its own [default: 9; 3 with --quick]
     #[arg(long, value_name = "N")]
@@ -181,6 +184,8 @@ fn full_plan(args: &FullArgs) -> Outcome<FullPlan> {
         return Err(CliError::usage(format!("--size {size}: a multiple of 1MiB, at least 1MiB")));
     }
     Ok(FullPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
+}
+
 fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {
     let seeds = args.seeds.unwrap_or(if args.quick { sched::SEEDS_QUICK } else { sched::SEEDS_DEFAULT });
     if !(1..=sched::SEEDS_MAX).contains(&seeds) {
