@@ -10,6 +10,7 @@ use super::choice::{Choice, Facts, choose};
 use super::hints::Hints;
 use super::report::{self, Faults};
 use super::requests::Line;
+use super::two_phase::{TwoPhase, TwoPhaseCounts};
 use crate::client::{Counts, File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
 use crate::group::{Group, Reduce};
@@ -45,6 +46,8 @@ struct Inner {
     file: File,
     hints: Hints,
     method: Method,
+    /// For collective calls, if that method was chosen.
+    two_phase: Option<TwoPhase>,
     /// What had been done when it was opened.
     opened: (Counts, Faults),
     state: Mutex<State>,
@@ -106,10 +109,20 @@ impl OpenOptions {
         let choice = choose_for(&group, &file, hints)?;
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
-        let opened = (file.counts(), Faults::now());
-        let (hints, method) = (hints.clone(), choice.method);
-        let inner =
-            Inner { group, file, hints, method, opened, state: Mutex::new(state), line: Line::default() };
+        let two_phase = match choice.method {
+            Method::TwoPhase => Some(TwoPhase::new(&group, hints)?),
+            Method::Auto | Method::ServerDirected | Method::ClientDirected => None,
+        };
+        let inner = Inner {
+            group,
+            hints: hints.clone(),
+            method: choice.method,
+            two_phase,
+            opened: (file.counts(), Faults::now()),
+            file,
+            state: Mutex::new(state),
+            line: Line::default(),
+        };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -138,7 +151,9 @@ impl GroupFile {
 
     /// What this process did, on all files of the mount, since this one was opened.
     pub fn counts(&self) -> Counts {
-        self.inner.file.counts().since(&self.inner.opened.0)
+        let counts = self.inner.file.counts().since(&self.inner.opened.0);
+        let list_bytes = self.two_phase_counts().map_or(0, |two_phase| two_phase.list_bytes);
+        Counts { list_bytes: counts.list_bytes + list_bytes, ..counts }
     }
 
     /// The group that opened it.
@@ -149,6 +164,11 @@ impl GroupFile {
     /// What was wished at open.
     pub fn hints(&self) -> &Hints {
         &self.inner.hints
+    }
+
+    /// What two-phase counted in this process; `None` if another method was chosen.
+    pub fn two_phase_counts(&self) -> Option<TwoPhaseCounts> {
+        self.inner.two_phase.as_ref().map(TwoPhase::counts)
     }
 
     /// How the file lies on the servers.
@@ -194,11 +214,23 @@ impl GroupFile {
     }
 
     pub(super) fn write_at_all_now(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write(offset, &Source::Bytes(data))
+        match &self.inner.two_phase {
+            Some(two_phase) => {
+                let place = self.inner.locate(offset, data.len());
+                two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), data)
+            }
+            None => self.inner.write(offset, &Source::Bytes(data)),
+        }
     }
 
     pub(super) fn read_at_all_now(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        self.inner.read(offset, target)
+        match &self.inner.two_phase {
+            Some(two_phase) => {
+                let place = self.inner.locate(offset, target.len());
+                two_phase.read(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), target)
+            }
+            None => self.inner.read(offset, target),
+        }
     }
 
     /// The same file once more.
@@ -402,6 +434,11 @@ impl Inner {
             }
         }
     }
+}
+
+/// A place as two-phase has it.
+fn parts(place: &Place) -> (&View, std::ops::Range<u64>) {
+    (place.view.view(), place.stream.clone())
 }
 
 fn pack_len(elements: &Elements) -> Result<usize> {

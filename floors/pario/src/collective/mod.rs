@@ -13,6 +13,8 @@ mod file;
 mod hints;
 mod report;
 mod requests;
+mod two_phase;
 
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
+pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
