@@ -203,7 +203,8 @@ impl Check<'_> {
     fn limits(&self) -> Result<Limits, ConfigError> {
         let store: Size = self.word(Key::LimitsStore)?;
         if store.0 != 0 && store.0 < STORE_BYTES_PER_S_MIN {
-            let rule = format!("must be 0 for no limit, or at least {} a second", Size(STORE_BYTES_PER_S_MIN));
+            let rule =
+                format!("must be 0 for no limit, or at least {} a second", Size(STORE_BYTES_PER_S_MIN));
             return Err(self.refuse(Key::LimitsStore, rule));
         }
         Ok(Limits { store })
