@@ -69,6 +69,9 @@ pub(crate) struct SettingsArgs {
     /// TCP port of the first server, the others follow; 0: any
     #[arg(long, value_name = "PORT")]
     port: Option<String>,
+    /// What each server's store gets through in a second, as in 125MB; 0: as much as it can
+    #[arg(long, value_name = "SIZE")]
+    limit_store: Option<String>,
 }
 
 impl SettingsArgs {
@@ -113,6 +116,7 @@ impl SettingsArgs {
             (Key::CacheLow, &self.low),
             (Key::NetworkBuffer, &self.buffer),
             (Key::NetworkPort, &self.port),
+            (Key::LimitsStore, &self.limit_store),
         ];
         let given = plain.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
         let layers = given.fold(layers, |layers, (key, value)| layers.option(key, value, key.info().option));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pario_core::Fault;
 use pario_store::direct::{DirectSettings, DirectStore};
 
-use pario_store::{FilesStore, MemoryStore, RealDisk, Store};
+use pario_store::{FilesStore, MemoryStore, Pace, RealDisk, Store, Throttled};
 
 /// A store to open.
 #[derive(Clone, PartialEq, Debug)]
@@ -49,12 +49,34 @@ pub struct OpenStore {
     pub lends_writing: bool,
 }
 
+/// The same, not yet shared.
+struct Made {
+    store: Box<dyn Store>,
+    volatile: bool,
+    lends: bool,
+    lends_writing: bool,
+}
+
 impl StoreChoice {
     /// Opens it.
     pub fn open(&self) -> Result<OpenStore, Fault> {
+        let made = self.make()?;
+        let Made { volatile, lends, lends_writing, .. } = made;
+        Ok(OpenStore { store: Arc::from(made.store), volatile, lends, lends_writing })
+    }
+
+    /// Opens it so that it gets no more than so many bytes through in a second. It lends nothing, since a loan knows no pace.
+    pub fn open_limited(&self, bytes_per_second: u64) -> Result<OpenStore, Fault> {
+        let Made { store, volatile, .. } = self.make()?;
+        let pace = Pace { bytes_per_second: Some(bytes_per_second), ..Pace::default() };
+        let store = Arc::new(Throttled::new(store, pace));
+        Ok(OpenStore { store, volatile, lends: false, lends_writing: false })
+    }
+
+    fn make(&self) -> Result<Made, Fault> {
         Ok(match self {
-            StoreChoice::Files { dir } => OpenStore {
-                store: Arc::new(FilesStore::open(dir)?),
+            StoreChoice::Files { dir } => Made {
+                store: Box::new(FilesStore::open(dir)?),
                 volatile: false,
                 lends: true,
                 lends_writing: true,
@@ -66,15 +88,15 @@ impl StoreChoice {
                     high_bytes: share(*high),
                     low_bytes: share(*low),
                 };
-                OpenStore {
-                    store: Arc::new(DirectStore::open(dir, settings)?),
+                Made {
+                    store: Box::new(DirectStore::open(dir, settings)?),
                     volatile: true,
                     lends: false,
                     lends_writing: false,
                 }
             }
-            StoreChoice::Memory { bytes } => OpenStore {
-                store: Arc::new(MemoryStore::new(*bytes)),
+            StoreChoice::Memory { bytes } => Made {
+                store: Box::new(MemoryStore::new(*bytes)),
                 volatile: true,
                 lends: true,
                 lends_writing: false,
@@ -103,4 +125,23 @@ pub fn real_disk() -> Arc<dyn pario_store::Disk> {
 #[must_use]
 pub fn names_in(dir: &Path, defaults: pario_core::Layout) -> crate::NamesSpec {
     crate::NamesSpec { dir: dir.to_owned(), disk: real_disk(), defaults }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
+    use pario_store::{LendAccess, Lent};
+
+    #[test]
+    fn a_limited_store_lends_nothing() {
+        let choice = StoreChoice::Memory { bytes: 1 << 20 };
+        assert!(choice.open().unwrap().lends);
+        let limited = choice.open_limited(1 << 30).unwrap();
+        assert!(!limited.lends && !limited.lends_writing && limited.volatile);
+        let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
+        limited.store.write(object, LocalOffset(0), &[pario_sys::Piece::from(&b"abc"[..])]).unwrap();
+        assert!(matches!(limited.store.lend(object, LendAccess::Read).unwrap(), Lent::NotLent));
+        assert_eq!(limited.store.length(object).unwrap(), Some(3));
+    }
 }

@@ -125,7 +125,10 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
     let total = u16::try_from(settings.servers.len()).unwrap_or(u16::MAX);
     let defaults = Layout::new(settings.stripe.0, total, 0, total)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
-    let store = store_choice(spec).open()?;
+    let store = match settings.limits.store.0 {
+        0 => store_choice(spec).open()?,
+        bytes_per_second => store_choice(spec).open_limited(bytes_per_second)?,
+    };
     let unix: Option<PathBuf> = spec.listen.unix.then(|| spec.dir.join("socket"));
     let tcp = spec.listen.tcp.as_ref().map(tcp_address).transpose()?;
     let server = Server::start(ServerSpec {

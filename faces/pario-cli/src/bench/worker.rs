@@ -7,9 +7,12 @@
 //! ```
 //! Always: a worker ends with its starter.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use pario::group::Invitation;
 
 use super::error::BenchError;
 use super::job::{Job, Outcome, State};
@@ -25,11 +28,29 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a fresh process that finds partitions in `registry`, with further variables in its environment.
     pub(crate) fn start(registry: &Path, variables: &[(&str, &str)]) -> Result<Worker, BenchError> {
+        Worker::spawn(registry, variables.iter().map(|(name, value)| (*name, OsStr::new(*value))))
+    }
+
+    /// The same for a member of a group.
+    pub(crate) fn invited(
+        registry: &Path,
+        invitation: &Invitation,
+        variables: &[(&str, &str)],
+    ) -> Result<Worker, BenchError> {
+        let more = variables.iter().map(|(name, value)| (*name, OsStr::new(*value)));
+        let invitation = invitation.variables();
+        Worker::spawn(registry, invitation.iter().map(|(name, value)| (*name, value.as_os_str())).chain(more))
+    }
+
+    fn spawn<'a>(
+        registry: &Path,
+        variables: impl Iterator<Item = (&'a str, &'a OsStr)>,
+    ) -> Result<Worker, BenchError> {
         let program = std::env::current_exe().map_err(BenchError::when("looking for this program"))?;
         let mut child = Command::new(program)
             .args(["bench", "worker"])
             .env("PARIO_REGISTRY", registry)
-            .envs(variables.iter().copied())
+            .envs(variables)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

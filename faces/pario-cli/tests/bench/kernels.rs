@@ -22,6 +22,15 @@ fn check_counts(said: &serde_json::Value, names: &[&str]) {
     }
 }
 
+/// Figures that must be 0.
+#[track_caller]
+fn check_none(said: &serde_json::Value, names: &[&str]) {
+    check_counts(said, names);
+    for name in names {
+        assert_eq!(said["figures"][name]["max"], 0.0, "{name}: {said}");
+    }
+}
+
 #[track_caller]
 fn check_scene(said: &serde_json::Value, index: usize, data_bytes: u64) {
     let scene = &said["settings"]["scenes"][index];
@@ -38,21 +47,58 @@ fn btio_shows_its_figures_for_every_scene() {
         "write_vs_memory",
         "total_vs_pwrite",
         "total_vs_pwrite_240",
+        "total_vs_two_phase",
         "total_vs_two_phase_objects",
+        "two_phase_vs_plain",
         "read_vs_pread",
+        "reread_vs_two_phase",
+        "write_vs_two_phase",
+        "limited_write_vs_two_phase",
+        "compute_slowdown",
     ];
     check_figures(&said, &promised);
     check_figures(&said, &["write_vs_memory_cold", "total_vs_pwrite_warm", "read_vs_pread_warm"]);
-    for side in ["memory", "pwrite", "plain_whole", "two_phase_objects", "client_directed", "server_directed"]
-    {
+    let sides = [
+        "memory",
+        "pwrite",
+        "plain_whole",
+        "two_phase",
+        "two_phase_objects",
+        "client_directed",
+        "server_directed",
+    ];
+    for side in sides {
         for kind in ["write", "read", "total"] {
             check_figures(&said, &[&format!("{kind}_mib_s_{side}"), &format!("{kind}_mib_s_{side}_warm")]);
         }
     }
-    check_counts(&said, &["messages_per_collective"]);
+    check_counts(&said, &["messages_per_collective", "messages_between_nodes"]);
+    check_none(&said, &["list_bytes_after_set_view"]);
+    assert!(said["figures"]["staging_hidden"]["value"].is_number(), "{said}");
     check_scene(&said, 0, 12 * 12 * 12 * 40 * 3);
     check_scene(&said, 2, 12 * 12 * 12 * 40 * 3);
     assert_eq!(said["settings"]["scenes"][3]["compute_ms"], 8.0);
+    let limited = &said["settings"]["scenes"][4];
+    assert_eq!(
+        (&limited["store_limit_bytes_per_s"], &limited["outbox_bytes"]),
+        (&500_000_000.into(), &(64 << 20).into())
+    );
+}
+
+#[test]
+fn slow_stores_slow_every_side() {
+    let arguments = ["tile", "--size", "2MiB", "--procs", "2", "--servers", "2", "--store-limit", "8MiB/s"];
+    let said = kernel(&arguments);
+    // A quarter of a second for what a side moves; memory is no store.
+    for side in
+        ["pwrite", "plain_whole", "two_phase", "two_phase_objects", "client_directed", "server_directed"]
+    {
+        for kind in ["total", "read"] {
+            let name = format!("{kind}_mib_s_{side}");
+            let speed = said["figures"][&name]["value"].as_f64().expect("a speed");
+            assert!(speed <= 8.5, "{name}: {speed} MiB/s get through a limit of 8");
+        }
+    }
 }
 
 #[test]
@@ -65,12 +111,21 @@ fn btio_runs_what_was_asked_for_only() {
     let said = kernel(&["btio", "--class", "S", "--dumps", "2", "--compute", "1", "--outbox", "16MiB"]);
     let scene = &said["settings"]["scenes"][0];
     assert_eq!((&scene["compute_ms"], &scene["outbox_bytes"]), (&1.0.into(), &(16 << 20).into()));
-    check_figures(&said, &["compute_write_mib_s_server_directed"]);
+    check_figures(&said, &["write_vs_two_phase", "compute_write_mib_s_server_directed"]);
 }
 
 #[test]
 fn tile_flash_and_subarray_compare_all_methods() {
-    let usual = ["total_vs_pwrite", "total_vs_two_phase_objects", "write_vs_memory", "read_vs_pread"];
+    let usual = [
+        "total_vs_pwrite",
+        "total_vs_two_phase",
+        "total_vs_two_phase_objects",
+        "two_phase_vs_plain",
+        "write_vs_memory",
+        "write_vs_two_phase",
+        "read_vs_pread",
+        "reread_vs_two_phase",
+    ];
     let said = kernel(&["tile", "--size", "1MiB", "--procs", "6", "--run-bytes", "1000", "--dumps", "2"]);
     check_figures(&said, &usual);
     check_scene(&said, 0, 2 * 6 * 174 * 1000);
@@ -94,8 +149,12 @@ fn strided_compares_independent_calls() {
 fn irregular_tells_how_large_views_are() {
     let said = kernel(&["irregular", "--extents", "500", "--steps", "2", "--seed", "7"]);
     check_figures(&said, &["vector4_view_bytes", "gaps_view_bytes_per_extent", "gaps_total_vs_pwrite"]);
+    check_figures(&said, &["vector4_write_vs_two_phase", "gaps_write_vs_two_phase"]);
+    check_figures(&said, &["vector4_views_sent", "gaps_views_sent"]);
     let bytes = |name: &str| said["figures"][name]["value"].as_f64().expect("a number");
     assert!(bytes("vector4_view_bytes") < 200.0 && bytes("gaps_view_bytes_per_extent") <= 2.0);
+    assert!(bytes("vector4_views_sent") <= 1.0 && bytes("gaps_views_sent") <= 1.0, "{said}");
+    check_none(&said, &["vector4_list_bytes_after_set_view", "gaps_list_bytes_after_set_view"]);
     assert_eq!(said["settings"]["scenes"][1]["shape"]["irregular"]["pattern"]["gaps"]["seed"], 7);
 }
 
@@ -136,7 +195,7 @@ fn check_refused(dir: &Path, arguments: &[&str], naming: &str) {
 #[test]
 fn what_cannot_be_is_refused_before_anything_starts() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 10] = [
         (&["btio", "--procs", "3"], "square number of processes, such as 1 or 4"),
         (&["btio", "--run-bytes", "100"], "multiple of a cell's 40 bytes"),
         (&["btio", "--class", "D"], "'D'"),
@@ -146,6 +205,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
         (&["irregular", "--extents", "1"], "--extents 1"),
         (&["strided", "--servers", "0"], "--servers 0"),
         (&["scale", "--store-limit", "fast"], "fast"),
+        (&["tile", "--store-limit", "1MB/s"], "each of 4 servers must get 1MiB a second"),
     ];
     for (arguments, naming) in cases {
         check_refused(dir.path(), arguments, naming);

@@ -17,7 +17,7 @@ use super::choices::StoreKind;
 use super::config::{ConfigError, Given, Place, Value};
 use super::keys::{Key, Origin};
 use super::name::check_name;
-use super::settings::{Cache, Network, Settings};
+use super::settings::{Cache, Limits, Network, Settings};
 
 /// Smallest cache of a server, and smallest memory store.
 pub(super) const SERVER_MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -25,6 +25,8 @@ pub(super) const SERVER_MEMORY_BYTES_MIN: u64 = 1 << 20;
 pub(super) const SERVER_MEMORY_BYTES_MAX: u64 = 1 << 50;
 /// Smallest data part that messages may be limited to.
 pub(super) const NETWORK_BUFFER_BYTES_MIN: u64 = 64 << 10;
+/// Slowest store that a server may be told to have: more than a second for one message would look like a server that hangs.
+pub(super) const STORE_BYTES_PER_S_MIN: u64 = 1 << 20;
 
 impl Settings {
     pub(super) fn from_values(values: &BTreeMap<Key, Given>) -> Result<Settings, ConfigError> {
@@ -43,6 +45,7 @@ impl Settings {
             log: check.word(Key::Log)?,
             cache: check.cache()?,
             network: check.network(servers.len())?,
+            limits: check.limits()?,
             servers,
             origins: values.iter().map(|(key, given)| (*key, given.place.origin.clone())).collect(),
         };
@@ -195,6 +198,16 @@ impl Check<'_> {
         }
         let buffer = self.size(Key::NetworkBuffer, NETWORK_BUFFER_BYTES_MIN, FRAME_DATA_BYTES_MAX as u64)?;
         Ok(Network { buffer, port })
+    }
+
+    fn limits(&self) -> Result<Limits, ConfigError> {
+        let store: Size = self.word(Key::LimitsStore)?;
+        if store.0 != 0 && store.0 < STORE_BYTES_PER_S_MIN {
+            let rule =
+                format!("must be 0 for no limit, or at least {} a second", Size(STORE_BYTES_PER_S_MIN));
+            return Err(self.refuse(Key::LimitsStore, rule));
+        }
+        Ok(Limits { store })
     }
 }
 

@@ -29,7 +29,7 @@ fn reads_every_key() {
         "name = \"s\"\nservers = [\"/d/0\", \"N1:/d//1/\"]\nmetadata = \"/m\"\nstripe = 65536\nstore = \"direct\"\n\
          memory = \"1GiB\"\nmethod = \"server-directed\"\nscheduler = \"fifo\"\ntransport = \"tcp\"\n\
          launch = \"rsh {host} {command}\"\nlog = \"info,pario=debug\"\n\
-         [cache]\noutbox = \"16MiB\"\nserver = \"1GiB\"\nhigh = 1\nlow = 0.25\n[network]\nbuffer = \"64KiB\"\nport = 7000\n",
+         [cache]\noutbox = \"16MiB\"\nserver = \"1GiB\"\nhigh = 1\nlow = 0.25\n[network]\nbuffer = \"64KiB\"\nport = 7000\n[limits]\nstore = \"125MB\"\n",
     )
     .unwrap();
     assert_eq!(settings.servers[1].to_string(), "n1:/d/1");
@@ -38,6 +38,7 @@ fn reads_every_key() {
     assert_eq!((settings.stripe, settings.cache.outbox), (Size(65536), Size(16 << 20)));
     assert_eq!((settings.cache.high, settings.cache.low), (1.0, 0.25));
     assert_eq!((settings.network.buffer, settings.network.port), (Size(65536), 7000));
+    assert_eq!(settings.limits.store, Size(125_000_000));
     assert!(Key::ALL.iter().all(|key| *settings.origin(*key) == Origin::File("p.toml".into())));
 }
 
@@ -121,6 +122,10 @@ fn values_that_break_a_rule_are_named() {
     check_line_refused(
         "[network]\nport = 65536",
         "p.toml:4: network.port = \"65536\": must be a whole number from 0 to 65535",
+    );
+    check_line_refused(
+        "[limits]\nstore = 1000",
+        "p.toml:4: limits.store = \"1000\": must be 0 for no limit, or at least 1MiB a second",
     );
     check_line_refused(
         "[network]\nport = 65535",

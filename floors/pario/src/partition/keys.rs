@@ -120,6 +120,8 @@ keys! {
         "Largest piece of data in one message.";
     NetworkPort "network.port" "PARIO_NETWORK_PORT" "--port" Dynamic Whole Some("0"),
         "TCP port of the first server, the others follow; 0: any that is free.";
+    LimitsStore "limits.store" "PARIO_LIMITS_STORE" "--limit-store" Dynamic Size Some("0"),
+        "What each server's store gets through in a second, as in 125MB; 0: as much as it can. It then lends no descriptors.";
 }
 
 impl Key {

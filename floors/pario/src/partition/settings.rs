@@ -45,6 +45,8 @@ pub struct Settings {
     pub cache: Cache,
     /// Messages.
     pub network: Network,
+    /// What servers keep to.
+    pub limits: Limits,
     pub(super) origins: BTreeMap<Key, Origin>,
 }
 
@@ -68,6 +70,13 @@ pub struct Network {
     pub buffer: Size,
     /// Port of server 0, the others follow; 0: any.
     pub port: u16,
+}
+
+/// What servers keep to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Bytes that each server's store gets through in a second; 0: as many as it can.
+    pub store: Size,
 }
 
 /// One line of `pario config show`.
@@ -112,6 +121,7 @@ impl Settings {
             Key::CacheLow => toml::Value::Float(self.cache.low),
             Key::NetworkBuffer => text(&self.network.buffer),
             Key::NetworkPort => toml::Value::Integer(self.network.port.into()),
+            Key::LimitsStore => text(&self.limits.store),
         }
     }
 

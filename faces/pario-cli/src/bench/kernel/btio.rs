@@ -4,13 +4,13 @@ use pario::core::Size;
 
 use super::super::error::BenchError;
 use super::super::figures::{Figure, Goal};
-use super::plan::{Plan, SHORT_RUN_BYTES, limited_store};
+use super::plan::{Plan, SHORT_RUN_BYTES};
 use super::play::{Play, Setting};
 use super::programme::{COMMON, WRITE_VS_MEMORY, WRITE_VS_TWO_PHASE, named, shapes};
 use super::scene::{Directions, Hidden, Scene};
 use super::shapes::{Btio, CELL_BYTES, Spec};
-use super::show::{Ratio, What};
-use super::side::{Side, available};
+use super::show::{self, Ratio, What};
+use super::side::Side;
 
 /// Computing between dumps where it is part of a figure.
 const COMPUTE_MS: f64 = 8.0;
@@ -45,13 +45,8 @@ pub(super) fn btio(play: &mut Play<'_>, run_bytes: Option<u64>) -> Result<(), Be
     within_outboxes(play, shape)?;
     short_runs(play, shape)?;
     computing(play, shape, COMPUTE_MS)?;
-    match limited_store(STORE_LIMIT, play.plan.servers) {
-        Ok(_) => limited(play, shape, STORE_LIMIT, COMPUTE_MS),
-        Err(error) => {
-            play.say(&format!("not played: slow stores ({error})"));
-            Ok(())
-        }
-    }
+    limited(play, shape, STORE_LIMIT, COMPUTE_MS)?;
+    apart(play, shape)
 }
 
 fn base(play: &mut Play<'_>, shape: Btio, run_bytes: Option<u64>) -> Result<(), BenchError> {
@@ -64,7 +59,7 @@ fn base(play: &mut Play<'_>, shape: Btio, run_bytes: Option<u64>) -> Result<(), 
         ratios[0] = SHORT_RUNS;
     }
     let setting = named(play, "", Spec::Btio(shape));
-    play.scene(&setting, &ratios)
+    play.scene(&setting, &ratios).map(|_| ())
 }
 
 /// `write_vs_memory`: what is written fits into the outboxes, whose pages have all been used before.
@@ -81,7 +76,7 @@ fn within_outboxes(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
         passes: 0,
         ..named(play, "outbox", few)
     };
-    play.scene(&setting, &[WRITE_VS_MEMORY.at_least(0.66).bare()])
+    play.scene(&setting, &[WRITE_VS_MEMORY.at_least(0.66).bare()]).map(|_| ())
 }
 
 fn short_runs(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
@@ -90,15 +85,15 @@ fn short_runs(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
         play.say(&format!("not played: short runs ({error})"));
         return Ok(());
     }
-    let sides = [Side::Memory, Side::Pwrite, Side::TwoPhasePlain, Side::TwoPhase, Side::ServerDirected];
-    let setting = Setting { sides: available(&sides), is_counted: false, ..named(play, "short", short) };
-    play.scene(&setting, &[SHORT_RUNS])
+    let sides = vec![Side::Memory, Side::Pwrite, Side::TwoPhasePlain, Side::TwoPhase, Side::ServerDirected];
+    let setting = Setting { sides, is_counted: false, ..named(play, "short", short) };
+    play.scene(&setting, &[SHORT_RUNS]).map(|_| ())
 }
 
 /// `write_vs_two_phase`: time inside write calls while ranks compute between dumps.
 fn computing(play: &mut Play<'_>, shape: Btio, ms: f64) -> Result<(), BenchError> {
     let setting = Setting { compute_ms: Some(ms), ..busy(play, "compute", shape) };
-    play.scene(&setting, &[WRITE_VS_TWO_PHASE.at_least(2.0).bare()])
+    play.scene(&setting, &[WRITE_VS_TWO_PHASE.at_least(2.0).bare()]).map(|_| ())
 }
 
 /// `limited_write_vs_two_phase`, `staging_hidden`, `compute_slowdown`: stores as slow as a shared file system's share of a node.
@@ -109,12 +104,31 @@ fn limited(play: &mut Play<'_>, shape: Btio, limit: u64, ms: f64) -> Result<(), 
         outbox: Some(LARGE_OUTBOX),
         ..busy(play, "limited", shape)
     };
-    play.scene_and(&setting, &[LIMITED], hidden)
+    play.scene_and(&setting, &[LIMITED], hidden).map(|_| ())
+}
+
+/// `messages_between_nodes`: ranks share no memory with the servers.
+fn apart(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
+    let few = Btio { dumps: FEW_DUMPS.min(shape.dumps), ..shape };
+    let setting = Setting {
+        sides: vec![Side::ServerDirected],
+        directions: Directions::Write,
+        node: Some("apart"),
+        is_counted: false,
+        ..named(play, "apart", Spec::Btio(few))
+    };
+    let takes = play.scene(&setting, &[])?;
+    let each = show::steady_messages(&takes, play.plan.servers as u64);
+    if !each.is_empty() {
+        let note = "sent by a process to a server inside a server-directed write call, after the first one, when they share no memory; warm";
+        play.add("messages_between_nodes", Figure::of(&each, "messages"), Goal::AtMost(1.0), note);
+    }
+    Ok(())
 }
 
 /// A scene of ranks that write, and compute in between.
 fn busy(play: &Play<'_>, word: &str, shape: Btio) -> Setting {
-    let sides = [
+    let sides = vec![
         Side::Memory,
         Side::Pwrite,
         Side::TwoPhasePlain,
@@ -123,7 +137,7 @@ fn busy(play: &Play<'_>, word: &str, shape: Btio) -> Setting {
         Side::ServerDirected,
     ];
     Setting {
-        sides: available(&sides),
+        sides,
         directions: Directions::Write,
         is_counted: false,
         ..named(play, word, Spec::Btio(shape))

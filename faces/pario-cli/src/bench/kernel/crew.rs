@@ -1,14 +1,15 @@
 //! The processes of one run of a kernel, and what they measured.
 //!
-//! Always: the processes end before their meeting place does.
+//! Always: the processes end before the hub of their group does; one that ends or gives up is noticed by the others.
 
 use std::collections::BTreeMap;
+
+use pario::group::{Hub, NODE_VARIABLE};
 
 use super::super::error::BenchError;
 use super::super::ground::Ground;
 use super::super::job::{Job, Outcome};
 use super::super::worker::{Worker, together};
-use super::group::Hub;
 use super::rank::{KernelJob, Seat};
 use super::shapes::Spec;
 use super::side::Side;
@@ -20,6 +21,8 @@ pub(super) struct Task<'a> {
     pub(super) ranks: u64,
     pub(super) partition: &'a str,
     pub(super) limit_bytes_s: Option<u64>,
+    /// The node that the processes play, if another than the servers'.
+    pub(super) node: Option<&'a str>,
 }
 
 /// See the module.
@@ -48,15 +51,15 @@ impl Crew {
     /// Fresh processes, in their seats.
     pub(super) fn start(ground: &Ground, task: &Task<'_>) -> Result<Crew, BenchError> {
         let ranks = usize::try_from(task.ranks).unwrap_or(usize::MAX);
-        let hub = Hub::open(ground.dir().join("hub"), ranks)?;
-        let start = |_| Worker::start(&ground.registry_path(), &[]);
+        let hub = Hub::start(ranks)?;
+        let node: Vec<(&str, &str)> = task.node.map(|node| (NODE_VARIABLE, node)).into_iter().collect();
+        let start = |rank| Worker::invited(&ground.registry_path(), &hub.invitation(rank), &node);
         let workers = (0..ranks).map(start).collect::<Result<Vec<_>, _>>()?;
         let seat = |rank: usize| Seat {
             spec: task.spec.clone(),
             rank: rank as u64,
             ranks: task.ranks,
             partition: task.partition.to_owned(),
-            hub: hub.path().to_owned(),
             plain: ground.plain_file(),
             limit_bytes_s: task.limit_bytes_s,
         };

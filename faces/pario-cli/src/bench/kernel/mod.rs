@@ -9,7 +9,6 @@
 mod btio;
 mod crew;
 mod data;
-mod group;
 mod picture;
 mod plain;
 mod plan;

@@ -1,13 +1,17 @@
-//! The yardsticks without Pario: a plain file written by extents or as a whole, and copying in memory.
+//! The yardsticks without a partition: a plain file written by extents, as a whole, or by two-phase; and copying in memory.
 //!
-//! Always: a limit on stores holds for them too, shared equally by the ranks.
+//! Always: a limit on stores holds for them too: each rank has an equal share of it, or, in two-phase, where few ranks write for
+//! all, all ranks wait until what they moved together is paid for.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use pario::View;
+use pario::collective::{PlainFile, PlainMode};
+use pario::group::Reduce;
+use pario::{Group, Hints, View};
 use std::ops::Range;
 
 use super::super::error::BenchError;
@@ -42,6 +46,18 @@ impl Pace {
         if REST_MIN < self.due - now {
             rest(self.due - now);
         }
+    }
+
+    /// What is paid for from now on begins now; `None` without a limit.
+    fn begin(&self) -> Option<Duration> {
+        self.bytes_per_s.map(|_| self.began.elapsed())
+    }
+
+    /// Waits until so many bytes are paid for that were moved since [`Pace::begin`].
+    fn spend_since(&mut self, begun: Duration, bytes: u64) {
+        let Some(bytes_per_s) = self.bytes_per_s else { return };
+        self.due = self.due.max(begun) + cost(usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_s);
+        self.settle();
     }
 
     /// Waits until everything is paid for.
@@ -143,6 +159,56 @@ pub(super) fn open(path: &Path, is_first: bool, write: bool) -> Result<File, Ben
     options.open(path).map_err(BenchError::at("opening", path))
 }
 
+/// A plain file that all ranks write by two-phase.
+#[derive(Debug)]
+pub(super) struct Shared {
+    file: PlainFile,
+    group: Arc<dyn Group>,
+    /// Of all ranks together; each keeps the same account.
+    pace: Pace,
+    /// What this rank had moved to or from the file when it last said.
+    moved_bytes: u64,
+}
+
+impl Shared {
+    /// Opens it on all ranks.
+    pub(super) fn open(
+        group: &Arc<dyn Group>,
+        path: &Path,
+        mode: PlainMode,
+        bytes_per_s: Option<u64>,
+    ) -> Result<Shared, BenchError> {
+        let file = PlainFile::open_all(group, path, mode, &Hints::default())?;
+        Ok(Shared { file, group: Arc::clone(group), pace: Pace::new(bytes_per_s), moved_bytes: 0 })
+    }
+
+    /// The file.
+    pub(super) fn file(&self) -> &PlainFile {
+        &self.file
+    }
+
+    /// Makes a collective call, which takes as long as the limit wants.
+    pub(super) fn call<T>(
+        &mut self,
+        call: impl FnOnce(&PlainFile) -> pario::Result<T>,
+    ) -> Result<T, BenchError> {
+        let begun = self.pace.begin();
+        let result = call(&self.file)?;
+        if let Some(begun) = begun {
+            let moved_bytes = self.file.counts().access_bytes;
+            let all_bytes = self.group.reduce(moved_bytes - self.moved_bytes, Reduce::Sum)?;
+            self.moved_bytes = moved_bytes;
+            self.pace.spend_since(begun, all_bytes);
+        }
+        Ok(result)
+    }
+
+    /// Closes it on all ranks.
+    pub(super) fn close(self) -> Result<(), BenchError> {
+        Ok(self.file.close()?)
+    }
+}
+
 /// The file as one rank would have it in memory.
 #[derive(Debug)]
 pub(super) struct Image {
@@ -188,6 +254,28 @@ mod tests {
         pace.settle();
         assert!(Duration::from_micros(3900) <= pace.began.elapsed());
         assert!(Duration::from_micros(3900) <= pace.due);
+    }
+
+    #[test]
+    fn two_phase_pays_for_what_all_ranks_moved() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plain");
+        std::thread::scope(|scope| {
+            for group in pario::group::threads(3) {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut shared = Shared::open(&group, path, PlainMode::Create, Some(1 << 30)).unwrap();
+                    let offset = group.rank() as u64 * 1000;
+                    for _ in 0..2 {
+                        shared.call(|file| file.write_at_all(offset, &[7; 1000])).unwrap();
+                    }
+                    assert_eq!(group.reduce(shared.moved_bytes, Reduce::Sum).unwrap(), 6000);
+                    assert!(2 * cost(3000, 1 << 30) <= shared.pace.due);
+                    shared.close().unwrap();
+                });
+            }
+        });
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 3000]);
     }
 
     #[test]

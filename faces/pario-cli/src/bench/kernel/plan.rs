@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use pario::core::Size;
 use pario::partition::Key;
 
-use super::super::error::BenchError;
 use super::shapes::{
     Btio, CELL_BYTES, Class, Flash, Irregular, Pattern, ShapeError, Spec, Strided, Subarray, Tile,
 };
@@ -45,6 +44,8 @@ pub(super) const INTERLEAVED_BYTES: u64 = 8 << 10;
 pub(super) const SEGMENT_BYTES: u64 = 1 << 20;
 /// Bytes of a run in btio's short variant.
 pub(super) const SHORT_RUN_BYTES: u64 = 240;
+/// Slowest store of a server.
+const STORE_BYTES_PER_S_MIN: u64 = 1 << 20;
 /// Most servers that a kernel brings up.
 const SERVERS_MAX: usize = 64;
 
@@ -123,11 +124,11 @@ impl Plan {
         if self.compute_ms.is_some_and(|ms| !(0.0..=60_000.0).contains(&ms)) {
             return Err("--compute: must be from 0 to 60000 milliseconds".to_owned());
         }
-        if self.store_limit == Some(0) {
-            return Err("--store-limit: nothing gets through at 0".to_owned());
-        }
-        if let Some(limit) = self.store_limit {
-            limited_store(limit, servers).map_err(|error| error.to_string())?;
+        if self.store_limit.is_some_and(|limit| limit / (servers as u64) < STORE_BYTES_PER_S_MIN) {
+            let least = Size(STORE_BYTES_PER_S_MIN);
+            return Err(format!(
+                "--store-limit: each of {servers} servers must get {least} a second through"
+            ));
         }
         Ok(())
     }
@@ -150,24 +151,14 @@ impl Plan {
         servers: usize,
         outbox: Option<Size>,
         limit: Option<u64>,
-    ) -> Result<Vec<(Key, String)>, BenchError> {
+    ) -> Vec<(Key, String)> {
         let mut options = Vec::new();
         if let Some(outbox) = self.outbox.or(outbox) {
             options.push((Key::CacheOutbox, outbox.to_string()));
         }
-        if let Some(limit) = limit {
-            options.push(limited_store(limit, servers)?);
-        }
-        Ok(options)
+        // Each server's store is slowed so that all together get the limit through.
+        let each = limit.map(|limit| limit / servers.max(1) as u64);
+        options.extend(each.map(|each| (Key::LimitsStore, each.to_string())));
+        options
     }
-}
-
-/// The setting that slows each server's store, so that all together get so many bytes through.
-pub(super) fn limited_store(bytes_per_s: u64, servers: usize) -> Result<(Key, String), BenchError> {
-    let key = Key::from_path("limits.store").ok_or_else(|| {
-        BenchError::Worker(
-            "--store-limit: servers of this version have no setting that slows their stores".to_owned(),
-        )
-    })?;
-    Ok((key, (bytes_per_s / servers.max(1) as u64).max(1).to_string()))
 }

@@ -49,6 +49,8 @@ pub(super) struct Setting {
     /// What all stores together get through in a second.
     pub(super) limit: Option<u64>,
     pub(super) compute_ms: Option<f64>,
+    /// The node that the processes play, if another than the servers'.
+    pub(super) node: Option<&'static str>,
     /// Whether what it sends is worth figures.
     pub(super) is_counted: bool,
     /// Writing passes; 0: as many as it takes until an outbox that holds all data was filled twice.
@@ -78,13 +80,14 @@ impl<'a> Play<'a> {
             outbox: None,
             limit: self.plan.store_limit,
             compute_ms: self.plan.compute_ms,
+            node: None,
             is_counted: true,
             passes: 2,
         }
     }
 
     /// Plays a scene on a partition of its own and keeps what it shows.
-    pub(super) fn scene(&mut self, setting: &Setting, ratios: &[Ratio]) -> Result<(), BenchError> {
+    pub(super) fn scene(&mut self, setting: &Setting, ratios: &[Ratio]) -> Result<Takes, BenchError> {
         self.scene_and(setting, ratios, |_, _| Ok(()))
     }
 
@@ -94,8 +97,8 @@ impl<'a> Play<'a> {
         setting: &Setting,
         ratios: &[Ratio],
         more: impl FnOnce(&mut Self, &Scene<'_>) -> Result<(), BenchError>,
-    ) -> Result<(), BenchError> {
-        let options = self.plan.options(setting.servers, setting.outbox, setting.limit)?;
+    ) -> Result<Takes, BenchError> {
+        let options = self.plan.options(setting.servers, setting.outbox, setting.limit);
         let up = self.stage.ground.up_with(PARTITION, setting.servers, &options)?;
         let settings = &up.entry.settings;
         let scene = Scene {
@@ -108,6 +111,7 @@ impl<'a> Play<'a> {
             passes: passes(setting, settings.cache.outbox),
             compute_ms: setting.compute_ms,
             limit_bytes_s: setting.limit,
+            node: setting.node,
         };
         let takes = self.stage.play(&scene)?;
         self.scenes.push(json!({
@@ -127,7 +131,8 @@ impl<'a> Play<'a> {
         }));
         self.keep(setting, &scene, &takes, ratios);
         more(self, &scene)?;
-        self.stage.ground.down(PARTITION)
+        self.stage.ground.down(PARTITION)?;
+        Ok(takes)
     }
 
     fn keep(&mut self, setting: &Setting, scene: &Scene<'_>, takes: &Takes, ratios: &[Ratio]) {

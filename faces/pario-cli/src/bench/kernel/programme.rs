@@ -6,11 +6,13 @@ use super::super::error::BenchError;
 use super::super::figures::{Figure, Goal};
 use super::KernelReport;
 use super::btio::btio;
+use super::crew::Pass;
 use super::plan::{Kernel, Plan};
 use super::play::{Play, Setting};
+use super::scene::Takes;
 use super::shapes::{Spec, Strided};
 use super::show::{Ratio, What, number};
-use super::side::{Side, available};
+use super::side::Side;
 
 /// Figures that every kernel shows where their sides were played.
 pub(super) const COMMON: [Ratio; 6] = [
@@ -67,34 +69,40 @@ fn strided(play: &mut Play<'_>) -> Result<(), BenchError> {
 fn irregular(play: &mut Play<'_>, seed: u64) -> Result<(), BenchError> {
     play.say(&format!("gaps are drawn from seed {seed}"));
     for (word, spec) in shapes(play.plan)? {
-        view_bytes(play, word, &spec)?;
         let goal = if word == "gaps" { 2.0 } else { 5.0 };
         let ratios = [&COMMON[..], &[WRITE_VS_MEMORY, WRITE_VS_TWO_PHASE.at_least(goal)]].concat();
+        let extents = if let Spec::Irregular(shape) = &spec { shape.extents } else { 1 };
         let setting = named(play, word, spec);
-        play.scene(&setting, &ratios)?;
+        let takes = play.scene(&setting, &ratios)?;
+        view_bytes(play, word, &takes, extents);
     }
     Ok(())
 }
 
-/// `vector4_view_bytes`, `gaps_view_bytes_per_extent`: what describes a rank's part, wherever it is sent.
-fn view_bytes(play: &mut Play<'_>, word: &str, spec: &Spec) -> Result<(), BenchError> {
-    let Spec::Irregular(shape) = spec else { return Ok(()) };
-    let mut bytes = Vec::new();
-    for rank in 0..play.plan.procs {
-        let part = spec.part(rank, play.plan.procs).map_err(|error| BenchError::Worker(error.0))?;
-        let view = part.view().map_err(|error| BenchError::Worker(error.0))?;
-        let encoded = view.encode().map_err(|error| BenchError::Worker(error.to_string()))?;
-        bytes.push(number(encoded.len() as u64));
+/// `vector4_view_bytes`, `gaps_view_bytes_per_extent`: what was sent to a server to describe a rank's part; `…_views_sent`: how often.
+fn view_bytes(play: &mut Play<'_>, word: &str, takes: &Takes, extents: u64) {
+    let written = takes.of(Side::ServerDirected).iter().map(|take| &take.write);
+    let sent = |passes: &[Pass; 2], name: &str| number(passes.iter().map(|pass| pass.count(name)).sum());
+    let each: Vec<f64> = written
+        .clone()
+        .map(|passes| sent(passes, "view_bytes") / sent(passes, "views"))
+        .filter(|bytes| bytes.is_finite())
+        .collect();
+    if each.is_empty() {
+        return;
     }
     if word == "gaps" {
-        let each: Vec<f64> = bytes.iter().map(|bytes| bytes / number(shape.extents)).collect();
-        let note = "a view's serialised bytes, over its extents; one run per rank";
+        let each: Vec<f64> = each.iter().map(|bytes| bytes / number(extents)).collect();
+        let note = "bytes of a view as it was sent to a server, over its extents; server-directed";
         play.add("gaps_view_bytes_per_extent", Figure::of(&each, "B"), Goal::AtMost(2.0), note);
     } else {
-        let note = "a view's serialised bytes; one run per rank";
-        play.add("vector4_view_bytes", Figure::of(&bytes, "B"), Goal::AtMost(200.0), note);
+        let note = "bytes of a view as it was sent to a server; server-directed";
+        play.add("vector4_view_bytes", Figure::of(&each, "B"), Goal::AtMost(200.0), note);
     }
-    Ok(())
+    let pairs = number(play.plan.procs * play.plan.servers as u64);
+    let times: Vec<f64> = written.map(|passes| sent(passes, "views") / pairs).collect();
+    let note = "views sent by a process to a server while it wrote the file twice; server-directed";
+    play.add(format!("{word}_views_sent"), Figure::of(&times, "views"), Goal::AtMost(1.0), note);
 }
 
 /// n processes on n servers, then many processes on n servers, for n doubling from 1 on.
@@ -111,7 +119,7 @@ fn scale(play: &mut Play<'_>, servers_max: usize, size: Size) -> Result<(), Benc
                 prefix,
                 procs,
                 servers,
-                sides: available(&[Side::Memory, Side::Pwrite, Side::TwoPhasePlain, Side::Independent]),
+                sides: vec![Side::Memory, Side::Pwrite, Side::TwoPhasePlain, Side::Independent],
                 ..play.setting(title, spec)
             };
             play.scene(&setting, &COMMON.map(|ratio| ratio.of(Side::Independent))[..1])?;

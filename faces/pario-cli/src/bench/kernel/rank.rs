@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::super::error::BenchError;
 use super::super::job::{Outcome, State};
 use super::data::{self, STAMP_BYTES};
-use super::group;
 use super::plain::{Image, WHOLE_CALL_BYTES};
 use super::shapes::{Part, Spec};
 use super::side::Side;
@@ -70,8 +69,6 @@ pub(crate) struct Seat {
     pub(crate) rank: u64,
     pub(crate) ranks: u64,
     pub(crate) partition: String,
-    /// Where the group meets.
-    pub(crate) hub: PathBuf,
     /// Of the yardsticks.
     pub(crate) plain: PathBuf,
     /// What all ranks together may move to or from a plain file in a second.
@@ -107,8 +104,11 @@ pub(crate) struct Rank {
 /// Does a job.
 pub(crate) fn run(state: &mut State, job: &KernelJob) -> Result<Outcome, BenchError> {
     if let KernelJob::Join(seat) = job {
+        // Before anything that can fail: from then on the others notice if this process gives up.
+        let group = pario::group::from_env()?
+            .ok_or_else(|| BenchError::Worker("a rank was not invited to a group".to_owned()))?;
         let partition = state.mount(&seat.partition)?;
-        state.kernel = Some(Rank::join(seat, partition)?);
+        state.kernel = Some(Rank::new(seat, partition, group)?);
         return Ok(Outcome::default());
     }
     let mut rank = state.kernel.take().ok_or_else(|| BenchError::Worker("no seat was given".to_owned()))?;
@@ -118,7 +118,7 @@ pub(crate) fn run(state: &mut State, job: &KernelJob) -> Result<Outcome, BenchEr
 }
 
 impl Rank {
-    fn join(seat: &Seat, partition: Partition) -> Result<Rank, BenchError> {
+    fn new(seat: &Seat, partition: Partition, group: Arc<dyn Group>) -> Result<Rank, BenchError> {
         let sight = Sight::of(seat, seat.rank)?;
         let part = &sight.part;
         let step_bytes = usize::try_from(part.step_bytes).map_err(|_| too_large())?;
@@ -128,7 +128,6 @@ impl Rank {
         };
         // Touched before anything is timed, as a computation would have.
         let (memory, packed) = (vec![0xA5; memory_bytes], vec![0xA5; packed_bytes]);
-        let group = group::join(&seat.hub, seat.rank, seat.ranks)?;
         Ok(Rank {
             seat: seat.clone(),
             sight,
@@ -181,11 +180,12 @@ impl Rank {
             self.stencil.sweep(sweeps);
             tally.compute += began.elapsed();
             self.stamp(step);
-            let began = Began::now();
+            let calls = Tally::step(&self.partition);
             let data = pack(&self.sight.part, &self.memory, &mut self.packed, step)?;
             tally.calls += target.write(&self.sight.place(&self.seat, step), data)?;
-            tally.step_done(began, &self.partition);
+            tally.step_done(&calls, &self.partition);
         }
+        tally.list_bytes = target.list_bytes();
         target.close(self)?;
         Ok(tally.end(&self.partition))
     }
@@ -198,13 +198,14 @@ impl Rank {
         let mut target = Target::open(self, side, Purpose::Read)?;
         for step in 0..self.seat.spec.steps() {
             self.wipe(step);
-            let began = Began::now();
+            let calls = Tally::step(&self.partition);
             tally.calls += self.read_step(&mut target, step)?;
-            tally.step_done(began, &self.partition);
+            tally.step_done(&calls, &self.partition);
             if side.is_by_view() {
                 self.check_step(side, step, &tail)?;
             }
         }
+        tally.list_bytes = target.list_bytes();
         target.close(self)?;
         Ok(tally.end(&self.partition))
     }

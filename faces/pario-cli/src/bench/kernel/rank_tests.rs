@@ -2,12 +2,12 @@
 
 use super::super::plain::Image;
 use super::super::shapes::{Btio, Class, Flash, Irregular, Pattern, Strided, Tile};
-use super::super::{group::Hub, side::available};
 use super::*;
 
-const SIDES: [Side; 6] = [
+const SIDES: [Side; 7] = [
     Side::Memory,
     Side::Pwrite,
+    Side::TwoPhasePlain,
     Side::TwoPhase,
     Side::ClientDirected,
     Side::ServerDirected,
@@ -19,20 +19,19 @@ fn on_all(spec: &Spec, ranks: u64, work: impl Fn(&mut Rank) + Sync) {
     spec.check(ranks).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let partition = Partition::in_process(2).unwrap();
-    let hub = Hub::open(dir.path().join("hub"), usize::try_from(ranks).unwrap()).unwrap();
+    let groups = pario::group::threads(usize::try_from(ranks).unwrap());
     std::thread::scope(|scope| {
-        for rank in 0..ranks {
+        for (rank, group) in (0..ranks).zip(groups) {
             let seat = Seat {
                 spec: spec.clone(),
                 rank,
                 ranks,
                 partition: String::new(),
-                hub: hub.path().to_owned(),
                 plain: dir.path().join("plain"),
                 limit_bytes_s: None,
             };
             let (client, work) = (partition.another_client(), &work);
-            scope.spawn(move || work(&mut Rank::join(&seat, client).unwrap()));
+            scope.spawn(move || work(&mut Rank::new(&seat, client, group).unwrap()));
         }
     });
 }
@@ -48,7 +47,7 @@ fn every_side_is_verified_on_every_kind_of_shape() {
     ];
     for spec in specs {
         on_all(&spec, 4, |rank| {
-            for side in available(&SIDES) {
+            for side in SIDES {
                 let outcome = rank.run(&KernelJob::Verify { side }).unwrap();
                 assert_eq!(outcome.calls, rank.seat.spec.steps());
                 rank.group.barrier().unwrap();
@@ -70,6 +69,30 @@ fn times_and_counts_are_told_apart() {
         assert!(write.calls_seconds <= write.seconds && 0 < write.counts["compute_ns"]);
         let read = rank.run(&KernelJob::Read { side: Side::Independent }).unwrap();
         assert_eq!((read.calls, read.counts["compute_ns"] < 1_000_000_000), (12, true));
+    });
+}
+
+#[test]
+fn lists_are_sent_by_two_phase_alone() {
+    let spec = Spec::Strided(Strided { piece_bytes: 512, pieces: 4, steps: 3 });
+    on_all(&spec, 3, |rank| {
+        for (side, sends_lists) in [
+            (Side::ServerDirected, false),
+            (Side::ClientDirected, false),
+            (Side::TwoPhase, true),
+            (Side::TwoPhasePlain, true),
+        ] {
+            let write = rank.run(&KernelJob::Write { side, sweeps: 0 }).unwrap();
+            let read = rank.run(&KernelJob::Read { side }).unwrap();
+            for outcome in [write, read] {
+                assert_eq!(0 < outcome.counts["list_bytes"], sends_lists, "{side:?}: {outcome:?}");
+            }
+            rank.group.barrier().unwrap();
+            if rank.seat.rank == 0 {
+                rank.run(&KernelJob::Remove { side }).unwrap();
+            }
+            rank.group.barrier().unwrap();
+        }
     });
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Scene<'a> {
     /// Computing before each step.
     pub(super) compute_ms: Option<f64>,
     pub(super) limit_bytes_s: Option<u64>,
+    /// The node that the processes play, if another than the servers'.
+    pub(super) node: Option<&'a str>,
 }
 
 /// Which ways data goes.
@@ -76,8 +78,8 @@ pub(super) struct Stage {
 
 impl Scene<'_> {
     fn task(&self) -> Task<'_> {
-        let Scene { spec, ranks, partition, limit_bytes_s, .. } = self;
-        Task { spec, ranks: *ranks, partition, limit_bytes_s: *limit_bytes_s }
+        let Scene { spec, ranks, partition, limit_bytes_s, node, .. } = self;
+        Task { spec, ranks: *ranks, partition, limit_bytes_s: *limit_bytes_s, node: *node }
     }
 
     pub(super) fn data_bytes(&self) -> u64 {

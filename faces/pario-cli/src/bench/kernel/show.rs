@@ -165,19 +165,13 @@ pub(super) fn add_counts(figures: &mut Figures, takes: &Takes, ranks: u64, prefi
         let sides = [Side::ServerDirected, Side::ClientDirected];
         sides.into_iter().flat_map(|side| takes.of(side)).flat_map(|take| take.write.iter().chain(&take.read))
     };
-    // Only where somebody counts them is their absence worth a figure.
     let lists: Vec<f64> =
         passes().filter_map(|pass| pass.counts.get("list_bytes")).map(|bytes| number(*bytes)).collect();
     if !lists.is_empty() {
         let note = "bytes of offset lists, client- and server-directed";
         figures.add(format!("{prefix}list_bytes_after_set_view"), Figure::of(&lists, "B"), goal, note);
     }
-    let steady = |take: &Take| {
-        let pass = &take.write[1];
-        let (messages, steps) = (pass.count("steady_messages"), pass.count("steady_steps"));
-        (0 < steps).then(|| number(messages * ranks) / number(steps))
-    };
-    let messages: Vec<f64> = takes.of(Side::ServerDirected).iter().filter_map(steady).collect();
+    let messages: Vec<f64> = steady_messages(takes, 1).iter().map(|each| each * number(ranks)).collect();
     if !messages.is_empty() {
         let note = "sent by all ranks inside a server-directed write call, after the first one; warm";
         figures.add(
@@ -187,6 +181,17 @@ pub(super) fn add_counts(figures: &mut Figures, takes: &Takes, ranks: u64, prefi
             note,
         );
     }
+}
+
+/// Messages of one rank inside a server-directed write call, from the second on and warm, divided by so many; round by round.
+pub(super) fn steady_messages(takes: &Takes, by: u64) -> Vec<f64> {
+    let steady = |take: &Take| {
+        let pass = &take.write[1];
+        // Both are sums over ranks.
+        let (messages, steps) = (pass.count("steady_messages"), pass.count("steady_steps"));
+        (0 < steps).then(|| number(messages) / number(steps * by))
+    };
+    takes.of(Side::ServerDirected).iter().filter_map(steady).collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]

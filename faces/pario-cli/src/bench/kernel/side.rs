@@ -24,13 +24,10 @@ pub(crate) enum Side {
     Independent,
 }
 
-/// Whether this build has two-phase into a plain file.
-pub(super) const HAS_TWO_PHASE_PLAIN: bool = false;
-
 impl Side {
     /// All that collective kernels compare, yardsticks first.
     pub(super) fn collective() -> Vec<Side> {
-        let all = [
+        vec![
             Side::Memory,
             Side::Pwrite,
             Side::Whole,
@@ -38,8 +35,7 @@ impl Side {
             Side::TwoPhase,
             Side::ClientDirected,
             Side::ServerDirected,
-        ];
-        available(&all)
+        ]
     }
 
     /// Its name in tables.
@@ -80,9 +76,4 @@ impl Side {
     pub(super) fn is_by_view(self) -> bool {
         self != Side::Whole
     }
-}
-
-/// Those that this build has.
-pub(super) fn available(sides: &[Side]) -> Vec<Side> {
-    sides.iter().copied().filter(|side| HAS_TWO_PHASE_PLAIN || *side != Side::TwoPhasePlain).collect()
 }

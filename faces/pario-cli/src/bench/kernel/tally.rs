@@ -17,11 +17,19 @@ pub(super) struct Tally {
     pub(super) compute: Duration,
     /// Calls made; the caller adds to them.
     pub(super) calls: u64,
+    /// Bytes of offset lists since the view was set; the caller says.
+    pub(super) list_bytes: u64,
     before: BTreeMap<String, u64>,
     steps: u64,
-    /// Messages when the first step was done: from then on nothing is new.
-    messages_first: u64,
-    messages_last: u64,
+    /// Sent inside calls from the second step on, when nothing is new any more.
+    steady_messages: u64,
+}
+
+/// A step's calls under way.
+#[derive(Debug)]
+pub(super) struct Step {
+    began: Began,
+    messages: u64,
 }
 
 impl Tally {
@@ -33,19 +41,24 @@ impl Tally {
             inside: Duration::ZERO,
             compute: Duration::ZERO,
             calls: 0,
+            list_bytes: 0,
             before,
             steps: 0,
-            messages_first: 0,
-            messages_last: 0,
+            steady_messages: 0,
         }
     }
 
-    /// A step's calls are over, which began then.
-    pub(super) fn step_done(&mut self, began: Began, partition: &Partition) {
-        self.inside += began.elapsed();
-        self.messages_last = partition.counts().messages;
-        if self.steps == 0 {
-            self.messages_first = self.messages_last;
+    /// A step's calls begin.
+    pub(super) fn step(partition: &Partition) -> Step {
+        let messages = partition.counts().messages;
+        Step { began: Began::now(), messages }
+    }
+
+    /// They are over.
+    pub(super) fn step_done(&mut self, step: &Step, partition: &Partition) {
+        self.inside += step.began.elapsed();
+        if 0 < self.steps {
+            self.steady_messages += partition.counts().messages - step.messages;
         }
         self.steps += 1;
     }
@@ -54,9 +67,13 @@ impl Tally {
     pub(super) fn end(self, partition: &Partition) -> Outcome {
         let seconds = self.began.elapsed().as_secs_f64();
         let mut counts = counts_since(partition, &self.before);
-        counts.insert("steady_messages".to_owned(), self.messages_last - self.messages_first);
-        counts.insert("steady_steps".to_owned(), self.steps.saturating_sub(1));
-        counts.insert("compute_ns".to_owned(), u64::try_from(self.compute.as_nanos()).unwrap_or(u64::MAX));
+        let own = [
+            ("list_bytes", self.list_bytes),
+            ("steady_messages", self.steady_messages),
+            ("steady_steps", self.steps.saturating_sub(1)),
+            ("compute_ns", u64::try_from(self.compute.as_nanos()).unwrap_or(u64::MAX)),
+        ];
+        counts.extend(own.map(|(name, count)| (name.to_owned(), count)));
         Outcome { seconds, calls_seconds: self.inside.as_secs_f64(), calls: self.calls, counts }
     }
 }

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::ops::Range;
 
+use pario::collective::PlainMode;
 use pario::{GroupFile, Hints, View};
 
 use super::super::error::BenchError;
-use super::plain::{self, Image, Pace};
+use super::plain::{self, Image, Pace, Shared};
 use super::rank::{FILE, Rank};
 use super::side::Side;
 
@@ -49,6 +50,8 @@ pub(super) enum Target {
     Extents(File, Pace),
     /// A plain file, whole ranges; the buffer is used over and over.
     Whole(File, Pace, Vec<u8>),
+    /// A plain file, by two-phase.
+    TwoPhase(Shared),
     /// Memory.
     Image(Image),
 }
@@ -67,9 +70,7 @@ impl Target {
                 let file = open_plain(rank, purpose)?;
                 Ok(Target::Whole(file, pace(rank), std::mem::take(&mut rank.whole)))
             }
-            Side::TwoPhasePlain => {
-                Err(BenchError::Worker("this build has no two-phase into a plain file".to_owned()))
-            }
+            Side::TwoPhasePlain => Ok(Target::TwoPhase(open_shared(rank, purpose)?)),
             Side::TwoPhase | Side::ClientDirected | Side::ServerDirected => {
                 Ok(Target::Collective(open_group(rank, side, purpose)?))
             }
@@ -102,6 +103,10 @@ impl Target {
                 plain::write_extents(file, pace, (place.view, place.stream.clone()), data)
             }
             Target::Whole(file, pace, buffer) => plain::write_whole(file, pace, place.whole_part(), buffer),
+            Target::TwoPhase(shared) => {
+                let offset = place.stream.start / place.view.etype_bytes();
+                shared.call(|file| file.write_at_all(offset, data)).map(|()| 1)
+            }
             Target::Image(image) => {
                 let mut rest = data;
                 for extent in place.view.extents(place.stream.clone()) {
@@ -138,6 +143,12 @@ impl Target {
                 plain::read_extents(file, pace, (place.view, place.stream.clone()), data)
             }
             Target::Whole(file, pace, buffer) => plain::read_whole(file, pace, place.whole_part(), buffer),
+            Target::TwoPhase(shared) => {
+                let offset = place.stream.start / place.view.etype_bytes();
+                let wanted = data.len();
+                let count = shared.call(|file| file.read_at_all(offset, data))?;
+                complete(count, wanted, place).map(|()| 1)
+            }
             Target::Image(image) => {
                 let mut rest = data;
                 for extent in place.view.extents(place.stream.clone()) {
@@ -151,6 +162,15 @@ impl Target {
         }
     }
 
+    /// Bytes of offset lists that this rank has sent since the view was set.
+    pub(super) fn list_bytes(&self) -> u64 {
+        match self {
+            Target::Collective(file) | Target::Independent(file, _) => file.counts().list_bytes,
+            Target::TwoPhase(shared) => shared.file().counts().list_bytes,
+            Target::Extents(..) | Target::Whole(..) | Target::Image(_) => 0,
+        }
+    }
+
     /// Closes it on all ranks; the rank keeps its memory.
     pub(super) fn close(self, rank: &mut Rank) -> Result<(), BenchError> {
         match self {
@@ -160,6 +180,7 @@ impl Target {
                 rank.whole = buffer;
                 close_plain(rank, file, &pace)?;
             }
+            Target::TwoPhase(shared) => shared.close()?,
             Target::Image(image) => rank.image = Some(image),
         }
         Ok(())
@@ -195,6 +216,17 @@ fn open_plain(rank: &Rank, purpose: Purpose) -> Result<File, BenchError> {
     }
     rank.group.barrier()?;
     open(false)
+}
+
+fn open_shared(rank: &Rank, purpose: Purpose) -> Result<Shared, BenchError> {
+    let mode = match purpose {
+        Purpose::Write => PlainMode::Create,
+        Purpose::Read => PlainMode::Read,
+    };
+    let shared = Shared::open(&rank.group, &rank.seat.plain, mode, rank.seat.limit_bytes_s)?;
+    let part = &rank.sight.part;
+    shared.file().set_view(part.displacement, &part.etype, &part.filetype)?;
+    Ok(shared)
 }
 
 fn open_group(rank: &Rank, side: Side, purpose: Purpose) -> Result<GroupFile, BenchError> {
