@@ -8,7 +8,7 @@ use pario_net::message::{NameReply, Reply, Request, Want};
 use pario_sys::clock::wall_ns;
 
 use super::{Caller, Home, Job, Wait};
-use crate::coherence::{Barrier, BarrierAsk, Ticket};
+use crate::coherence::{Barrier, BarrierAsk, Party, Ticket};
 use crate::manager::Truncation;
 use crate::peers::{Rounds, RoundsResult};
 
@@ -32,7 +32,7 @@ enum Then {
     /// `Open` with truncation: cut to nothing, then answer with the attributes.
     Opened,
     /// `Acquire` of a file with an unfinished truncation.
-    Acquire(Want),
+    Acquire(Want, Party),
 }
 
 impl Cut {
@@ -40,8 +40,8 @@ impl Cut {
         Cut { caller, inode, then: Then::Opened, ticket: None }
     }
 
-    pub(super) fn finishing(caller: Caller, inode: InodeId, want: Want) -> Cut {
-        Cut { caller, inode, then: Then::Acquire(want), ticket: None }
+    pub(super) fn finishing(caller: Caller, inode: InodeId, (want, party): (Want, Party)) -> Cut {
+        Cut { caller, inode, then: Then::Acquire(want, party), ticket: None }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -90,7 +90,7 @@ impl Home {
         let wanted = match cut.then {
             Then::Length(bytes) => Some(bytes),
             Then::Opened => Some(0),
-            Then::Acquire(_) => None,
+            Then::Acquire(..) => None,
         };
         let begun = match wanted {
             Some(bytes) => self.names.begin_set_length_once(cut.caller.origin(), cut.inode, bytes, wall_ns()),
@@ -155,8 +155,8 @@ impl Home {
             (Then::Opened, Ok(attr)) => {
                 self.reply(cut.caller, Reply::Name { reply: NameReply::Attr { attr } });
             }
-            (Then::Acquire(want), Ok(_)) => {
-                if let Err(fault) = self.acquire(cut.caller, cut.inode, want, now) {
+            (Then::Acquire(want, party), Ok(_)) => {
+                if let Err(fault) = self.acquire(cut.caller, (cut.inode, want, party), now) {
                     self.reply(cut.caller, Reply::Failed { fault });
                 }
             }

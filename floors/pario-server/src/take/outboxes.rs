@@ -202,8 +202,9 @@ impl Outboxes {
     pub(super) fn grant(&self, store: &dyn Store) {
         let reserved: u64 = self.attached.iter().map(|attached| attached.outbox.capacity()).sum();
         let free = store.space().map_or(0, |space| space.free_bytes);
+        let files = if reserved + SPARE_BYTES < free { store.write_behind() } else { 0 };
         for attached in &self.attached {
-            attached.cursor.set_write_behind(reserved + SPARE_BYTES < free);
+            attached.cursor.set_write_behind(files);
         }
     }
 }

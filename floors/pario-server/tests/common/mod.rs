@@ -153,7 +153,7 @@ impl Honest {
         let connection = world.connect();
         let outbox = Outbox::create(256 << 10, 1).unwrap();
         let attached = offer(&connection, &outbox).unwrap();
-        assert!(attached.may_write_behind());
+        assert!(attached.may_write_behind(pario_core::InodeId(1)));
         Honest { connection, outbox, inode, round: 0 }
     }
 
@@ -161,7 +161,7 @@ impl Honest {
     pub fn check(&mut self) {
         self.round = self.round.wrapping_add(1);
         let data = vec![self.round; 10_000];
-        let meta = RecordMeta { object: object(self.inode), layout: layout(), offset: 0 };
+        let meta = RecordMeta { object: object(self.inode), layout: layout(), view: 0, offset: 0 };
         let end = self.outbox.commit(meta, &data, &patient).unwrap();
         self.outbox.wait_taken(ServerIndex(0), end, &patient).unwrap();
         let request = Request::Write { object: object(self.inode), at: LocalOffset(20_000) };

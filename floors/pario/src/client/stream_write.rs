@@ -139,7 +139,7 @@ impl StreamWrite<'_> {
         let mut through = self.access.phase == (Phase::Mixed {});
         for concern in near {
             let (_, cursor) = file.mount.cursor(concern.server).map_err(|fault| fault.at(file.describe()))?;
-            through |= !cursor.may_write_behind();
+            through |= !cursor.may_write_behind(file.inode);
         }
         let outbox = file.mount.outbox()?;
         file.mount.keep_minding();

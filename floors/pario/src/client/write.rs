@@ -181,7 +181,7 @@ impl Write<'_> {
         let mut through = self.access.phase == (Phase::Mixed {});
         for piece in file.layout.pieces(range.clone()) {
             let (_, cursor) = file.mount.cursor(piece.server).map_err(|fault| fault.at(file.describe()))?;
-            through |= !cursor.may_write_behind();
+            through |= !cursor.may_write_behind(file.inode);
             file.note_unsynced(piece.server);
         }
         let outbox = file.mount.outbox()?;
