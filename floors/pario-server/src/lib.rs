@@ -20,4 +20,4 @@ mod take;
 mod views;
 
 pub use peers::Connect;
-pub use service::{Ending, NamesSpec, Server, ServerSpec};
+pub use service::{Ending, NamesSpec, Server, ServerSpec, Taking};

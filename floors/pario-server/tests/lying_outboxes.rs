@@ -37,7 +37,7 @@ impl Liar {
     }
 
     fn write(&self, offset: u64, bytes: usize) -> u64 {
-        let meta = RecordMeta { object: object(77), layout: layout(), offset };
+        let meta = RecordMeta { object: object(77), layout: layout(), view: 0, offset };
         self.outbox.commit(meta, &vec![1; bytes], &patient).unwrap()
     }
 

@@ -25,6 +25,7 @@ mod connect;
 mod embed;
 mod error;
 mod serve;
+mod tier;
 
 pub use client::{Counts, File, OpenOptions, Pending, ReadDir};
 pub use collective::{GroupFile, Hints, Seek};

@@ -52,6 +52,7 @@ impl World {
             names: Some(names_in(&dir.path().join("names"), layout)),
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,
+            take_before_read: false,
             unix: None,
             tcp: Some(([127, 0, 0, 1], 0).into()),
         })

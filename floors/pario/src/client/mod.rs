@@ -10,6 +10,7 @@
 mod directory;
 mod faults;
 mod file;
+mod kept;
 mod lease;
 mod memory;
 mod minder;
@@ -23,15 +24,18 @@ mod records;
 mod stream_read;
 mod stream_write;
 mod sync;
+mod tiered;
 mod umask;
 mod views;
 mod write;
 
 pub use directory::{ReadDir, path_bytes};
 pub use file::File;
+pub(crate) use lease::{Access, Guardian};
 pub(crate) use memory::Source;
 pub use mount::{Counts, Locate, Mount, MountSpec, Way};
 pub use options::OpenOptions;
 pub use pending::Pending;
 pub(crate) use stream_write::Place;
+pub(crate) use tiered::TierFile;
 pub(crate) use views::NumberedView;

@@ -139,7 +139,7 @@ impl StreamWrite<'_> {
         let mut through = self.access.phase == (Phase::Mixed {});
         for concern in near {
             let (_, cursor) = file.mount.cursor(concern.server).map_err(|fault| fault.at(file.describe()))?;
-            through |= !cursor.may_write_behind(file.inode);
+            through |= file.homeless.is_none() && !cursor.may_write_behind(file.inode);
         }
         let outbox = file.mount.outbox()?;
         file.mount.keep_minding();
@@ -157,6 +157,7 @@ impl StreamWrite<'_> {
             file.note_stream(self.span, &concerns, position);
             done += bytes;
         }
+        through |= file.must_settle(near.iter().map(|concern| concern.server));
         if through { self.write_through(near, position) } else { Ok(()) }
     }
 
@@ -187,6 +188,10 @@ impl StreamWrite<'_> {
     }
 
     fn write_through(&self, near: &[Concern], position: u64) -> Result<(), Fault> {
+        if self.file.homeless.is_some() {
+            let near: Vec<ServerIndex> = near.iter().map(|concern| concern.server).collect();
+            return self.file.settle(&near, self.heard);
+        }
         for concern in near {
             self.file.wait_taken(concern.server, position)?;
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, Elements, View};
 
+use super::client_directed::ClientDirected;
 use super::hints::Hints;
 use crate::client::{File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
@@ -41,6 +42,8 @@ struct Inner {
     file: File,
     hints: Hints,
     state: Mutex<State>,
+    /// The tier that accesses go through, where the file is client-directed.
+    tier: Option<ClientDirected>,
 }
 
 #[derive(Debug)]
@@ -91,7 +94,8 @@ impl OpenOptions {
         let file = file?;
         file.set_turn(group.rank());
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
-        let inner = Inner { group, file, hints: hints.clone(), state: Mutex::new(state) };
+        let tier = ClientDirected::open(&group, &file, hints)?;
+        let inner = Inner { group, file, hints: hints.clone(), state: Mutex::new(state), tier };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -245,6 +249,9 @@ impl GroupFile {
 
     /// The file's length.
     pub fn len(&self) -> Result<u64> {
+        if let Some(tier) = &self.inner.tier {
+            return tier.len();
+        }
         self.inner.file.len()
     }
 
@@ -263,20 +270,26 @@ impl GroupFile {
         let group = &self.inner.group;
         group.same("a new length", &bytes.to_le_bytes())?;
         let mine = if group.rank() == 0 { self.inner.file.set_len(bytes) } else { Ok(()) };
-        group.agree(mine)
+        group.agree(mine)?;
+        if let Some(tier) = &self.inner.tier {
+            tier.set_len(bytes);
+        }
+        Ok(())
     }
 
     /// Puts what the group wrote on stable storage; collective.
     pub fn sync(&self) -> Result<()> {
+        let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.file.sync();
-        self.inner.group.agree(mine)
+        self.inner.group.agree(tier.and(mine))
     }
 
     /// Closes it; collective. Errors of any member are told to all.
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);
+        let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
         let mine = self.inner.file.close_shared();
-        group.agree(mine)
+        group.agree(tier.and(mine))
     }
 }
 
@@ -310,11 +323,19 @@ impl Inner {
     }
 
     fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
-        self.file.write_stream(&self.locate(offset, source.len())?, source)
+        let place = self.locate(offset, source.len())?;
+        if let Some(tier) = &self.tier {
+            return tier.write(&self.file, &place, source);
+        }
+        self.file.write_stream(&place, source)
     }
 
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        self.file.read_stream(&self.locate(offset, target.len())?, target)
+        let place = self.locate(offset, target.len())?;
+        if let Some(tier) = &self.tier {
+            return tier.read(&self.file, &place, target);
+        }
+        self.file.read_stream(&place, target)
     }
 
     /// The stream range of an access, checked.

@@ -8,6 +8,7 @@
 //! Never: sends an offset list, except where two-phase was chosen. Always: an access reads what its own process wrote, whichever
 //! method wrote it.
 
+mod client_directed;
 mod file;
 mod hints;
 
