@@ -35,6 +35,7 @@ pub use error::{Error, Result};
 pub use group::{Alone, Group, ThreadGroup};
 pub use handle::Partition;
 pub use partition::choices::Method;
+pub use tier::TierStats;
 
 /// Datatypes and views, for [`GroupFile::set_view`].
 pub use pario_view as view;

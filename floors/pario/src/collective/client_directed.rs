@@ -13,7 +13,7 @@ use crate::client::{File, NumberedView, OpenOptions, Place, Source, TierFile};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::partition::choices::Method;
-use crate::tier::{Tier, Wish};
+use crate::tier::{Tier, TierStats, Wish};
 
 /// The generation by which the tier knows every file: the partition's own is its servers' affair.
 const GENERATION: Generation = Generation(0);
@@ -74,6 +74,11 @@ impl ClientDirected {
     /// The file's length.
     pub(super) fn len(&self) -> Result<u64> {
         self.file.len().map_err(|fault| self.name(fault))
+    }
+
+    /// What the server in this process has done.
+    pub(super) fn stats(&self) -> Option<TierStats> {
+        self.tier.own().map(|(store, _)| store.tier_stats())
     }
 
     /// The file was given a length.

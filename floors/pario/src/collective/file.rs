@@ -11,6 +11,7 @@ use super::hints::Hints;
 use crate::client::{File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
 use crate::group::Group;
+use crate::tier::TierStats;
 
 /// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
 /// [`GroupFile::set_view`] the view is the file's own bytes.
@@ -263,6 +264,12 @@ impl GroupFile {
     /// Attributes.
     pub fn attr(&self) -> Result<FileAttr> {
         self.inner.file.attr()
+    }
+
+    /// What the tier-1 server in this process has done so far and holds now, of all its files; `None` where this process runs none
+    /// for this file.
+    pub fn tier_stats(&self) -> Option<TierStats> {
+        self.inner.tier.as_ref()?.stats()
     }
 
     /// Cuts or lengthens the file; collective.

@@ -22,6 +22,7 @@ use pario_core::{PartitionId, ServerIndex};
 use pario_server::Server;
 
 pub(crate) use self::start::Wish;
+pub use self::store::TierStats;
 pub(crate) use self::store::UpstreamStore;
 use crate::client::Mount;
 

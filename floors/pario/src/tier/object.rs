@@ -152,7 +152,7 @@ impl TierObject {
     /// Fills `target` up to the file's end; returns how many bytes there were.
     pub(super) fn read(&self, at: LocalOffset, target: &mut [u8]) -> Result<usize, Fault> {
         // Before the lock under which the blocks are used: room may come from other files.
-        self.shared.make_room(self.block_bytes.saturating_add(target.len() as u64));
+        self.shared.make_room(self.block_bytes);
         if let Some(count) = self.read_kept(at, target)? {
             return Ok(count);
         }
@@ -375,8 +375,7 @@ impl TierObject {
     }
 
     fn pin(&self, key: Key) -> SharedBlock {
-        let bytes = usize::try_from(self.block_bytes).expect("a block fits into memory");
-        lock(&self.shared.ledger).pin(key, bytes)
+        self.shared.pin(key, usize::try_from(self.block_bytes).expect("a block fits into memory"))
     }
 
     fn file_offset(&self, local: u64) -> Result<u64, Fault> {

@@ -12,7 +12,7 @@ use pario_net::outbox::write_behind_bit;
 use pario_server::Taking;
 
 use super::flush::RUN_BLOCKS_MAX;
-use super::ledger::{Key, Ledger, lock};
+use super::ledger::{Key, Ledger, SharedBlock, lock};
 use super::object::TierObject;
 
 /// Blocks that there is room for, whatever was asked for.
@@ -77,14 +77,30 @@ impl Shared {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
     }
 
-    /// Throws out and writes out blocks until there is room for so many bytes more. Call it while holding nothing.
-    pub(super) fn make_room(&self, bytes: u64) {
-        let limit = self.limit.load(Ordering::Acquire).max(BLOCKS_MIN.saturating_mul(bytes));
+    /// Throws out and writes out blocks until there is room for one more. Call it while holding nothing.
+    pub(super) fn make_room(&self, block_bytes: u64) {
+        let rest = self.limit_with(block_bytes) - block_bytes;
         for _ in 0..TRIES_MAX {
-            if lock(&self.ledger).shrink_to(limit - bytes) || !self.stage_oldest() {
+            if lock(&self.ledger).shrink_to(rest) || !self.stage_oldest() {
                 return;
             }
         }
+    }
+
+    /// The block, made if it is not there; clean ones make way for it.
+    pub(super) fn pin(&self, key: Key, block_bytes: usize) -> SharedBlock {
+        let mut ledger = lock(&self.ledger);
+        if ledger.find(key).is_none() {
+            // If there are not enough of them, whoever came here has looked for room before.
+            let bytes = block_bytes as u64;
+            ledger.shrink_to(self.limit_with(bytes) - bytes);
+        }
+        ledger.pin(key, block_bytes)
+    }
+
+    /// The limit, but enough for a few blocks.
+    fn limit_with(&self, block_bytes: u64) -> u64 {
+        self.limit.load(Ordering::Acquire).max(BLOCKS_MIN.saturating_mul(block_bytes))
     }
 
     /// A block was written to; staging begins when there are many such.

@@ -22,6 +22,23 @@ use crate::client::File;
 /// Closed files that are kept.
 const IDLE_FILES_MAX: usize = 16;
 
+/// What a tier-1 server has done so far, and what it holds now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct TierStats {
+    /// Reads of a block that found it here.
+    pub hits: u64,
+    /// Reads of a block that had to fetch it from the partition.
+    pub misses: u64,
+    /// Bytes written to the partition.
+    pub staged_bytes: u64,
+    /// Writes that it took.
+    pub staged_writes: u64,
+    /// Memory of blocks.
+    pub cached_bytes: u64,
+    /// Memory of those that the partition does not have yet.
+    pub dirty_bytes: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct UpstreamStore {
@@ -122,6 +139,23 @@ impl UpstreamStore {
         self.known(inode)?.sync()
     }
 
+    /// What was done so far, and what is held now.
+    pub(crate) fn tier_stats(&self) -> TierStats {
+        let (cached_bytes, dirty_bytes) = {
+            let ledger = lock(&self.shared.ledger);
+            (ledger.bytes(), ledger.dirty_bytes())
+        };
+        let counts = &self.shared.counts;
+        TierStats {
+            hits: counts.hits.load(Ordering::Relaxed),
+            misses: counts.misses.load(Ordering::Relaxed),
+            staged_bytes: counts.staged_bytes.load(Ordering::Relaxed),
+            staged_writes: counts.staged_writes.load(Ordering::Relaxed),
+            cached_bytes,
+            dirty_bytes,
+        }
+    }
+
     fn known(&self, inode: InodeId) -> Result<Arc<TierObject>, Fault> {
         let unknown = || Fault::new(Code::Stale, format!("inode {inode} is not open in tier 1"));
         self.shared.object(inode).ok_or_else(unknown)
@@ -217,18 +251,14 @@ impl Store for UpstreamStore {
     }
 
     fn stats(&self) -> StoreStats {
-        let (cached_bytes, dirty_bytes) = {
-            let ledger = lock(&self.shared.ledger);
-            (ledger.bytes(), ledger.dirty_bytes())
-        };
-        let counts = &self.shared.counts;
+        let stats = self.tier_stats();
         StoreStats {
-            hits: counts.hits.load(Ordering::Relaxed),
-            misses: counts.misses.load(Ordering::Relaxed),
-            staged_bytes: counts.staged_bytes.load(Ordering::Relaxed),
-            staged_writes: counts.staged_writes.load(Ordering::Relaxed),
-            cached_bytes,
-            dirty_bytes,
+            hits: stats.hits,
+            misses: stats.misses,
+            staged_bytes: stats.staged_bytes,
+            staged_writes: stats.staged_writes,
+            cached_bytes: stats.cached_bytes,
+            dirty_bytes: stats.dirty_bytes,
             ..StoreStats::default()
         }
     }
