@@ -110,7 +110,6 @@ impl OpenFile {
     }
 
     /// The length that all servers together know of.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub(super) fn measure(&self) -> Result<u64, Fault> {
         let at = |fault: Fault| fault.at(self.describe());
         let object = self.object(self.homeless.unwrap_or_default());

@@ -28,7 +28,7 @@ impl Write<'_> {
 /// Writes what is dirty of blocks, given with their places in the file, in order; returns how many bytes in how many writes.
 pub(super) fn write_out<'a>(
     blocks: impl Iterator<Item = (u64, &'a Block)>,
-    write: &mut dyn FnMut(u64, &[u8]) -> Result<(), Fault>,
+    mut write: impl FnMut(u64, &[u8]) -> Result<(), Fault>,
 ) -> Result<(u64, u64), Fault> {
     let (mut bytes, mut writes) = (0, 0);
     let mut emit = |next: Option<Write<'a>>| {
@@ -65,7 +65,7 @@ mod tests {
         let mut file = [0u8; 400];
         let mut seen = Vec::new();
         let places = [100, 200, 300].into_iter().zip(&blocks);
-        let counts = write_out(places, &mut |offset, data| {
+        let counts = write_out(places, |offset, data| {
             let at = usize::try_from(offset).unwrap();
             file[at..at + data.len()].copy_from_slice(data);
             seen.push(at..at + data.len());

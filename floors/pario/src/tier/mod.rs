@@ -16,6 +16,9 @@ mod shared;
 mod start;
 mod store;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::{PartitionId, ServerIndex};

@@ -332,7 +332,7 @@ impl TierObject {
             blocks.push((self.file_offset(key.index * self.block_bytes)?, *key, lock(block)));
         }
         let places = blocks.iter().map(|(offset, _, block)| (*offset, &**block));
-        let (bytes, writes) = write_out(places, &mut |offset, data| file.write_under(access, offset, data))?;
+        let (bytes, writes) = write_out(places, |offset, data| file.write_under(access, offset, data))?;
         let mut ledger = lock(&self.shared.ledger);
         for (_, key, block) in &mut blocks {
             block.flushed();

@@ -20,7 +20,7 @@ use super::shared::Shared;
 use crate::client::File;
 
 /// Closed files that are kept.
-const IDLE_FILES_MAX: usize = 16;
+pub(super) const IDLE_FILES_MAX: usize = 16;
 
 /// What a tier-1 server has done so far, and what it holds now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -154,6 +154,12 @@ impl UpstreamStore {
             cached_bytes,
             dirty_bytes,
         }
+    }
+
+    /// How many files are known, open or kept.
+    #[cfg(test)]
+    pub(super) fn shared_files(&self) -> usize {
+        self.shared.all().len()
     }
 
     fn known(&self, inode: InodeId) -> Result<Arc<TierObject>, Fault> {
