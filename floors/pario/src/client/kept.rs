@@ -5,12 +5,15 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use pario_core::{Fault, InodeId};
+use pario_core::{Code, Fault, InodeId};
 use pario_net::message::Want;
+use pario_view::{Datatype, View};
 
 use super::file::File;
 use super::lease::{Access, Guardian};
+use super::memory::Source;
 use super::mount::Mount;
+use super::stream_write::Place;
 
 impl File {
     /// Fails unless the handle is open and may write.
@@ -39,6 +42,29 @@ impl File {
     pub(crate) fn write_under(&self, access: &Access<'_>, offset: u64, data: &[u8]) -> Result<(), Fault> {
         let range = offset..offset + data.len() as u64;
         self.inner.file.write_under(access, range, data, &self.inner.heard)
+    }
+
+    /// Writes bytes at several places, in ascending order, as one stream under an access that was begun.
+    pub(crate) fn write_scattered<'a>(
+        &self,
+        access: &Access<'_>,
+        parts: impl Iterator<Item = (u64, &'a [u8])>,
+    ) -> Result<(), Fault> {
+        let (mut lengths, mut places, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        for (offset, data) in parts {
+            let number = |n: u64| i64::try_from(n).map_err(|_| Fault::from(Code::TooLarge));
+            lengths.push(number(data.len() as u64)?);
+            places.push(number(offset)?);
+            bytes.extend_from_slice(data);
+        }
+        let invalid = |error: &dyn std::fmt::Display| Fault::new(Code::Invalid, error.to_string());
+        let byte = Datatype::elementary(1).map_err(|error| invalid(&error))?;
+        let filetype = Datatype::hindexed(&lengths, &places, &byte).map_err(|error| invalid(&error))?;
+        let view =
+            View::new(0, &byte, &filetype, pario_view::Access::Write).map_err(|error| invalid(&error))?;
+        let view = self.inner.file.mount.number_view(view)?;
+        let place = Place { view, stream: 0..bytes.len() as u64 };
+        self.inner.file.write_stream_under(access, &place, &Source::Bytes(&bytes), &self.inner.heard)
     }
 
     /// Reads under an access that was begun.

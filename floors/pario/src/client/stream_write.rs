@@ -66,7 +66,19 @@ impl OpenFile {
             return self.write_pieces(place, source, heard);
         }
         let access = self.access(Want::Write {})?;
-        let written = StreamWrite { file: self, access: &access, place, source, heard, span: &span }.run();
+        self.write_stream_under(&access, place, source, heard)
+    }
+
+    /// The same under an access that was begun, whatever the size of the pieces.
+    pub(super) fn write_stream_under(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        place: &Place,
+        source: &Source<'_>,
+        heard: &AtomicU64,
+    ) -> Result<(), Fault> {
+        let Some(span) = place.span() else { return Ok(()) };
+        let written = StreamWrite { file: self, access, place, source, heard, span: &span }.run();
         self.discard_ahead();
         written?;
         if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < span.end {

@@ -1,10 +1,9 @@
-//! Writing dirty blocks to the partition: what lies side by side in the file goes in one write.
+//! What must be written so that the partition has some dirty blocks: parts that lie side by side in the file in one write, and many
+//! small ones with holes between them as one stream of a view.
 //!
-//! Never: writes a byte that is not dirty. Always: copies only where parts of several blocks are put together.
+//! Never: a byte that is not dirty. Always: copies only where parts are put together; in the order of the file.
 
 use std::borrow::Cow;
-
-use pario_core::Fault;
 
 use super::block::Block;
 
@@ -12,11 +11,14 @@ use super::block::Block;
 pub(super) const RUN_BLOCKS_MAX: usize = 16;
 /// Parts are put together up to this size; beyond it one more write costs less than the copy.
 const GATHER_BYTES_MAX: usize = 1 << 20;
+/// From so many writes on they travel as one stream.
+const STREAM_WRITES_MIN: usize = 16;
 
-/// A write that is being put together.
-struct Write<'a> {
-    offset: u64,
-    data: Cow<'a, [u8]>,
+/// Bytes that lie side by side in the file.
+#[derive(Debug)]
+pub(super) struct Write<'a> {
+    pub(super) offset: u64,
+    pub(super) data: Cow<'a, [u8]>,
 }
 
 impl Write<'_> {
@@ -25,31 +27,38 @@ impl Write<'_> {
     }
 }
 
-/// Writes what is dirty of blocks, given with their places in the file, in order; returns how many bytes in how many writes.
-pub(super) fn write_out<'a>(
-    blocks: impl Iterator<Item = (u64, &'a Block)>,
-    mut write: impl FnMut(u64, &[u8]) -> Result<(), Fault>,
-) -> Result<(u64, u64), Fault> {
-    let (mut bytes, mut writes) = (0, 0);
-    let mut emit = |next: Option<Write<'a>>| {
-        let Some(next) = next else { return Ok(()) };
-        (bytes, writes) = (bytes + next.data.len() as u64, writes + 1);
-        write(next.offset, &next.data)
-    };
-    let mut pending: Option<Write<'a>> = None;
+/// What is dirty of blocks, given with their places in the file, in order.
+pub(super) fn plan<'a>(blocks: impl Iterator<Item = (u64, &'a Block)>) -> Vec<Write<'a>> {
+    let mut writes: Vec<Write<'a>> = Vec::new();
     for (start, block) in blocks {
         for (span, data) in block.dirty() {
             let offset = start + span.start as u64;
-            match &mut pending {
+            match writes.last_mut() {
                 Some(last) if last.end() == offset && last.data.len() + data.len() <= GATHER_BYTES_MAX => {
                     last.data.to_mut().extend_from_slice(data);
                 }
-                _ => emit(pending.replace(Write { offset, data: Cow::Borrowed(data) }))?,
+                _ => writes.push(Write { offset, data: Cow::Borrowed(data) }),
             }
         }
     }
-    emit(pending)?;
-    Ok((bytes, writes))
+    writes
+}
+
+/// Writes that travel together: many small ones, or one.
+pub(super) fn together<'w, 'a>(writes: &'w [Write<'a>]) -> impl Iterator<Item = &'w [Write<'a>]> {
+    let mut rest = writes;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let mut bytes = first.data.len();
+        let fits = |next: &&Write<'a>| {
+            bytes += next.data.len();
+            bytes <= GATHER_BYTES_MAX
+        };
+        let count = 1 + rest[1..].iter().take_while(fits).count();
+        let (head, tail) = rest.split_at(if count < STREAM_WRITES_MIN { 1 } else { count });
+        rest = tail;
+        Some(head)
+    })
 }
 
 #[cfg(test)]
@@ -62,17 +71,22 @@ mod tests {
         for (block, span) in [(0, 10..20), (0, 90..100), (1, 0..100), (2, 0..5), (2, 50..60)] {
             blocks[block].overwrite(span).fill(u8::try_from(block).unwrap() + 1);
         }
-        let mut file = [0u8; 400];
-        let mut seen = Vec::new();
-        let places = [100, 200, 300].into_iter().zip(&blocks);
-        let counts = write_out(places, |offset, data| {
-            let at = usize::try_from(offset).unwrap();
-            file[at..at + data.len()].copy_from_slice(data);
-            seen.push(at..at + data.len());
-            Ok(())
-        });
-        assert_eq!(counts.unwrap(), (135, 3));
-        assert_eq!(seen, [110..120, 190..305, 350..360]);
-        assert_eq!((file[190], file[200], file[304], file[305]), (1, 2, 3, 0));
+        let writes = plan([100, 200, 300].into_iter().zip(&blocks));
+        let places: Vec<(u64, usize)> = writes.iter().map(|write| (write.offset, write.data.len())).collect();
+        assert_eq!(places, [(110, 10), (190, 115), (350, 10)]);
+        let data = &writes[1].data;
+        assert_eq!((data[9], data[10], data[109], data[110]), (1, 2, 2, 3));
+        assert_eq!(together(&writes).map(<[Write<'_>]>::len).collect::<Vec<_>>(), [1, 1, 1]);
+    }
+
+    #[test]
+    fn many_small_ones_are_one_stream_of_bounded_size() {
+        let (small, large) = (vec![1; 1000], vec![2; GATHER_BYTES_MAX]);
+        let write = |n: u64, data| Write { offset: n * 10_000, data: Cow::Borrowed(data) };
+        let mut writes: Vec<Write<'_>> = (0..1500).map(|n| write(n, &small[..])).collect();
+        writes.push(write(1500, &large[..]));
+        writes.extend((0..3).map(|n| write(3000 + n, &small[..])));
+        let sizes: Vec<usize> = together(&writes).map(<[Write<'_>]>::len).collect();
+        assert_eq!(sizes, [1048, 452, 1, 1, 1, 1]);
     }
 }

@@ -14,7 +14,7 @@ use pario_core::{Code, Fault, Generation, InodeId, Layout, LocalOffset, ServerIn
 use pario_net::message::{Phase, Want};
 use pario_sys::Piece;
 
-use super::flush::write_out;
+use super::flush::{RUN_BLOCKS_MAX, plan, together};
 use super::ledger::{Key, SharedBlock, lock};
 use super::shared::Shared;
 use crate::client::{Access, File, Guardian};
@@ -323,7 +323,7 @@ impl TierObject {
 
     fn flush_all(&self, file: &File, access: &Access<'_>) -> Result<(), Fault> {
         let dirty = lock(&self.shared.ledger).dirty(self.inode);
-        dirty.chunks(super::flush::RUN_BLOCKS_MAX).try_for_each(|run| self.write_run(file, access, run))
+        dirty.chunks(RUN_BLOCKS_MAX).try_for_each(|run| self.write_run(file, access, run))
     }
 
     fn write_run(&self, file: &File, access: &Access<'_>, run: &[(Key, SharedBlock)]) -> Result<(), Fault> {
@@ -332,14 +332,25 @@ impl TierObject {
             blocks.push((self.file_offset(key.index * self.block_bytes)?, *key, lock(block)));
         }
         let places = blocks.iter().map(|(offset, _, block)| (*offset, &**block));
-        let (bytes, writes) = write_out(places, |offset, data| file.write_under(access, offset, data))?;
+        let writes = plan(places);
+        let counts = &self.shared.counts;
+        for some in together(&writes) {
+            match some {
+                [one] => file.write_under(access, one.offset, &one.data)?,
+                many => {
+                    file.write_scattered(access, many.iter().map(|write| (write.offset, &*write.data)))?
+                }
+            }
+            counts.staged_writes.fetch_add(1, Ordering::Relaxed);
+        }
+        let bytes = writes.iter().map(|write| write.data.len() as u64).sum();
+        drop(writes);
+        counts.staged_bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut ledger = lock(&self.shared.ledger);
         for (_, key, block) in &mut blocks {
             block.flushed();
             ledger.set_dirty(*key, false);
         }
-        self.shared.counts.staged_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.shared.counts.staged_writes.fetch_add(writes, Ordering::Relaxed);
         Ok(())
     }
 
