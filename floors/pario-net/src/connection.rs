@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -207,6 +208,12 @@ impl Connection {
     #[must_use]
     pub fn shares_memory(&self) -> bool {
         self.stream.shares_memory()
+    }
+
+    /// This end's and the other end's address, on a network.
+    #[must_use]
+    pub fn network_addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        self.stream.network_addresses()
     }
 
     /// The fault that ended the connection, if one did.

@@ -255,6 +255,8 @@ pub enum Request {
         inode: InodeId,
         /// For what.
         want: Want,
+        /// Sessions that say the same number are one user of the file; 0: a user of its own.
+        party: u64,
     },
     /// A lease given back after a recall or by choice; everything written under it is in the stores. Answer: `Done`.
     Return {
@@ -421,7 +423,7 @@ encode_enum!(Request {
     1 => Ping {},
     2 => Name { request },
     3 => Close { inode, end },
-    4 => Acquire { inode, want },
+    4 => Acquire { inode, want, party },
     5 => Return { inode, number, end },
     6 => SetLength { inode, bytes },
     7 => SyncNames { inode, end },

@@ -15,7 +15,7 @@ mod writer;
 pub use intent::Intent;
 pub use reader::{CursorPage, OutboxError, OutboxReader, RecordView};
 pub use record::{Concerned, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
-pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta};
+pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta, write_behind_bit};
 
 /// First word of an outbox; changes with its form, so that it is also the layout's hash.
 pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT02");

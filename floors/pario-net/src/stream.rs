@@ -6,6 +6,9 @@
 use std::io::{self, IoSlice};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +22,8 @@ use crate::frame::DataCheck;
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// A socket file on this node.
+    /// A socket file on this node; or, if the path begins with a zero byte, a name that no file system knows and that is gone with
+    /// whoever listens there.
     Unix(PathBuf),
     /// A host and port.
     Tcp(SocketAddr),
@@ -28,7 +32,10 @@ pub enum Address {
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Unix(path) => match nameless(path) {
+                Some(name) => write!(f, "unix:@{}", String::from_utf8_lossy(name)),
+                None => write!(f, "unix:{}", path.display()),
+            },
             Address::Tcp(address) => write!(f, "tcp:{address}"),
         }
     }
@@ -77,6 +84,15 @@ impl Stream {
     #[must_use]
     pub fn shares_memory(&self) -> bool {
         matches!(self, Stream::Unix(_))
+    }
+
+    /// This end's and the other end's address, on a network.
+    #[must_use]
+    pub fn network_addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
+        match self {
+            Stream::Unix(_) | Stream::Relayed(_) => None,
+            Stream::Tcp(stream) => Some((stream.local_addr().ok()?, stream.peer_addr().ok()?)),
+        }
     }
 
     /// Whether data gets a checksum on it.
@@ -178,8 +194,17 @@ pub fn prepare_tcp(stream: &TcpStream) -> io::Result<()> {
     socket::set_user_timeout(stream.as_fd(), Duration::from_millis(SILENCE_MS_MAX))
 }
 
+/// What follows the zero byte of an address that is no file.
+#[must_use]
+pub fn nameless(path: &Path) -> Option<&[u8]> {
+    path.as_os_str().as_bytes().strip_prefix(b"\0")
+}
+
 /// Connects to a socket file. One in a directory whose path is too long for a socket address is reached through `/proc`.
 fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    if let Some(name) = nameless(path) {
+        return UnixStream::connect_addr(&unix::net::SocketAddr::from_abstract_name(name)?);
+    }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             let (parent, name) = (path.parent().ok_or(error)?, path.file_name().unwrap_or_default());

@@ -21,4 +21,4 @@ mod take;
 mod views;
 
 pub use peers::Connect;
-pub use service::{Ending, NamesSpec, Server, ServerSpec};
+pub use service::{Ending, NamesSpec, Server, ServerSpec, Taking};

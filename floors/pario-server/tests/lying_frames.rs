@@ -43,7 +43,7 @@ fn valid_requests() -> Vec<Request> {
     requests.extend([
         Request::Ping {},
         Request::Close { inode, end: Some(10) },
-        Request::Acquire { inode, want: Want::Write {} },
+        Request::Acquire { inode, want: Want::Write {}, party: 0 },
         Request::Return { inode, number: 3, end: Some(7) },
         Request::Extend { inode, end: 100 },
         Request::SetLength { inode, bytes: 50 },

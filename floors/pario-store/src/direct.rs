@@ -31,7 +31,6 @@ mod cut;
 mod flush;
 mod ledger;
 mod object;
-mod ranges;
 
 use cache::Cache;
 

@@ -57,6 +57,9 @@ pub enum StoreError {
         /// What the system said.
         source: Arc<io::Error>,
     },
+    /// The servers that the store stands on refused or are gone.
+    #[error("{0}")]
+    Below(Fault),
     /// The device or the operating system refused something that concerns no single object.
     #[error("{doing} {}: {source}", .path.display())]
     Directory {
@@ -134,6 +137,7 @@ impl StoreError {
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, StoreError::Full { .. })
+            || matches!(self, StoreError::Below(fault) if fault.code == Code::NoSpace)
     }
 }
 
@@ -141,6 +145,7 @@ impl StoreError {
 impl From<&StoreError> for Fault {
     fn from(error: &StoreError) -> Fault {
         let code = match error {
+            StoreError::Below(fault) => return fault.clone(),
             StoreError::Full { .. } => Code::NoSpace,
             StoreError::TooLarge { .. } => Code::TooLarge,
             StoreError::ReadOnly { .. } => Code::ReadOnly,

@@ -25,6 +25,7 @@ mod random;
 mod sync;
 
 pub mod disk;
+pub mod ranges;
 pub mod real_disk;
 pub mod recording;
 

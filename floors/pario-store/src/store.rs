@@ -57,6 +57,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// What the store has done so far and holds now.
     fn stats(&self) -> StoreStats;
+
+    /// Files whose writes may return before the store has them: one bit for each remainder of an inode divided by 32.
+    fn write_behind(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Whether what was written to the object counts for everybody. A store that stands on other servers needs their permission.
+    fn is_settled(&self, _object: ObjectId) -> bool {
+        true
+    }
+
+    /// Makes what was written to the object count for everybody; may wait for others.
+    fn settle(&self, _object: ObjectId) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// What a lent descriptor is for.

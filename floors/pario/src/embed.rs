@@ -195,6 +195,7 @@ fn server_spec(
         names: (index == ServerIndex::MANAGER).then(|| names_in(&base.join("names"), defaults)),
         outbox_bytes: options.outbox_bytes as u64,
         transfer_bytes: 1 << 20,
+        take_before_read: false,
         unix,
         tcp: (options.transport == EmbedTransport::Tcp).then(|| ([127, 0, 0, 1], 0).into()),
     })

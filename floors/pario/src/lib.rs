@@ -25,6 +25,7 @@ mod connect;
 mod embed;
 mod error;
 mod serve;
+mod tier;
 
 pub use client::{Counts, File, OpenOptions, Pending, ReadDir};
 pub use collective::{GroupFile, Hints, Seek};
@@ -34,6 +35,7 @@ pub use error::{Error, Result};
 pub use group::{Alone, Group, LocalGroup, ThreadGroup};
 pub use handle::Partition;
 pub use partition::choices::Method;
+pub use tier::TierStats;
 
 /// Datatypes and views, for [`GroupFile::set_view`].
 pub use pario_view as view;

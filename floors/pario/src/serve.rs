@@ -144,6 +144,7 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         names: spec.names.as_ref().map(|names| names_in(&names.dir, defaults)),
         outbox_bytes: settings.cache.outbox.0,
         transfer_bytes: u32::try_from(settings.network.buffer.0).unwrap_or(u32::MAX),
+        take_before_read: false,
         unix: unix.clone(),
         tcp,
     })?;

@@ -176,7 +176,7 @@ impl Member {
     }
 }
 
-const METHODS: [Method; 3] = [Method::Auto, Method::ServerDirected, Method::TwoPhase];
+const METHODS: [Method; 4] = [Method::Auto, Method::ServerDirected, Method::ClientDirected, Method::TwoPhase];
 
 fn check_whole(partition: &Partition, streams: &[Vec<u8>], ground: Ground, seed: u64) {
     let mut expected: Vec<u8> = Vec::new();

@@ -218,9 +218,9 @@ impl CursorPage {
         self.page.store_u64(cursor_at::ROUND, (round | 1).wrapping_add(1), Ordering::Release);
     }
 
-    /// Grants or withdraws writing behind.
-    pub fn set_write_behind(&self, allowed: bool) {
-        self.page.store_u32(cursor_at::WRITE_BEHIND, u32::from(allowed), Ordering::Release);
+    /// Grants or withdraws writing behind: one bit for the files of each remainder that an inode leaves when divided by 32.
+    pub fn set_write_behind(&self, files: u32) {
+        self.page.store_u32(cursor_at::WRITE_BEHIND, files, Ordering::Release);
     }
 
     /// Counts one more error.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX, WAKE_BYTES};
-use pario_core::{Clock, Fault, Layout, Nanos, ObjectId, ServerIndex};
+use pario_core::{Clock, Fault, InodeId, Layout, Nanos, ObjectId, ServerIndex};
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
 use pario_sys::kill_point::{Point, reach};
@@ -98,6 +98,12 @@ pub struct Attached {
     pub lost: Option<std::ops::Range<u64>>,
 }
 
+/// The bit that stands for a file among those that may be written behind.
+#[must_use]
+pub fn write_behind_bit(inode: InodeId) -> u32 {
+    1 << (inode.0 % 32)
+}
+
 fn gone(server: ServerIndex) -> Fault {
     Fault::new(
         pario_core::Code::Unreachable,
@@ -178,8 +184,16 @@ impl Cursor {
 
     /// Whether the server has reserved room, so that writes may return before they are taken.
     #[must_use]
-    pub fn may_write_behind(&self) -> bool {
-        self.page.load_u32(cursor_at::WRITE_BEHIND, Ordering::Acquire) != 0
+    pub fn may_write_behind(&self, inode: InodeId) -> bool {
+        self.page.load_u32(cursor_at::WRITE_BEHIND, Ordering::Acquire) & write_behind_bit(inode) != 0
+    }
+
+    /// The same, asked behind a commit: if it says yes, whoever takes the permission away from then on sees the record.
+    #[must_use]
+    pub fn might_write_behind(&self, inode: InodeId) -> bool {
+        // Pairs with the server's fence between taking the permission away and looking at the tails.
+        fence(Ordering::SeqCst);
+        self.may_write_behind(inode)
     }
 
     /// Wakes the server if it sleeps.

@@ -18,8 +18,23 @@ pub struct Ask {
     pub inode: InodeId,
     /// For what.
     pub want: Want,
+    /// For whom.
+    pub party: Party,
     /// Where the answer goes.
     pub ticket: Ticket,
+}
+
+/// Sessions that keep out of each other's bytes by themselves and so count as one user of a file: the tier-1 servers of one
+/// application. Zero is nobody's: such a session is a user of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Party(pub u64);
+
+impl Party {
+    /// Whether two sessions are of one party.
+    #[must_use]
+    pub fn is_one_with(self, other: Party) -> bool {
+        self.0 != 0 && self == other
+    }
 }
 
 /// A session gives a lease back: everything written under it is in the stores.

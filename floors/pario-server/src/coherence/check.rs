@@ -37,6 +37,8 @@ pub(super) struct Checker {
     pub(super) recalled: BTreeSet<u64>,
     granted: BTreeSet<u64>,
     answered: BTreeSet<Ticket>,
+    /// The sessions below this number are of one party.
+    pub(super) parties: u64,
     /// How often each thing was seen, so that a test can tell whether it looked at anything.
     pub(super) seen: BTreeMap<&'static str, u64>,
 }
@@ -52,6 +54,10 @@ fn rule(holds: bool, broken: impl FnOnce() -> String) -> Verdict {
 impl Checker {
     pub(super) fn file(&mut self, inode: InodeId) -> &mut FileFacts {
         self.files.entry(inode).or_default()
+    }
+
+    pub(super) fn party(&self, session: SessionId) -> Party {
+        Party(u64::from(session.0 < self.parties))
     }
 
     pub(super) fn returned(&mut self, back: Return) {
@@ -168,13 +174,19 @@ impl Checker {
             Phase::Read {} => "read",
             Phase::Mixed {} => "mixed",
         });
+        let parties = self.parties;
         let file = self.file(lease.inode);
         let dead = file.unsettled.len() + file.absent.len();
         rule(dead == 0, || format!("{lease:?} granted before the dead are settled: {file:?}"))?;
         file.held.insert(session, lease);
+        let one_party = file.held.keys().all(|other| other.0 < parties) && session.0 < parties;
+        if one_party && lease.phase == (Phase::Exclusive {}) {
+            // What one of a party gets is good for all of them.
+            file.held.values_mut().for_each(|other| other.phase = lease.phase);
+        }
         let one_phase = file.held.values().all(|other| other.phase == lease.phase);
         rule(one_phase, || format!("two phases at once: {:?}", file.held))?;
-        let alone = lease.phase != Phase::Exclusive {} || file.held.len() == 1;
+        let alone = lease.phase != Phase::Exclusive {} || file.held.len() == 1 || one_party;
         rule(alone, || format!("exclusive, yet shared: {:?}", file.held))
     }
 

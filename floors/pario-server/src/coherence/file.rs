@@ -10,7 +10,7 @@ use std::time::Duration;
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{Phase, Want};
 
-use super::action::{Action, Ask, Barrier, BarrierAsk, Ticket};
+use super::action::{Action, Ask, Barrier, BarrierAsk, Party, Ticket};
 use super::flips::Flips;
 use super::sabotage::{Bug, Sabotage};
 
@@ -47,6 +47,7 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     state: State,
+    party: Party,
     /// What it asked for under this lease.
     reads: bool,
     writes: bool,
@@ -73,6 +74,7 @@ pub(super) enum Wish {
     Lease {
         session: SessionId,
         want: Want,
+        party: Party,
         /// This request's taking the file from the other kind of user has been counted.
         flip_counted: bool,
         /// An exclusive writer gave way to it, and will be back.
@@ -127,14 +129,14 @@ impl Default for File {
 impl File {
     /// See [`super::Leases::acquire`].
     pub(super) fn acquire(&mut self, ask: Ask, turn: &mut Turn<'_>) {
-        let (session, want) = (ask.session, ask.want);
-        let wish = Wish::Lease { session, want, flip_counted: false, rival: false };
+        let (session, want, party) = (ask.session, ask.want, ask.party);
+        let wish = Wish::Lease { session, want, party, flip_counted: false, rival: false };
         self.queue.push_back(Waiting { ticket: ask.ticket, since: turn.now, wish });
         if self.mixed_is_over(turn.now) {
             self.leave_mixed(turn);
         }
         // Somebody who has what it asks for passes nobody by.
-        let way = self.way(session, want, turn.sabotage);
+        let way = self.way(ask, turn.sabotage);
         let overtakes = turn.sabotage.has(Bug::Overtake) && matches!(way, Way::Join);
         if let Way::Same { number } = way {
             self.queue.pop_back();
@@ -148,13 +150,13 @@ impl File {
 
     /// See [`super::Leases::returned`].
     pub(super) fn returned(&mut self, session: SessionId, number: u64, turn: &mut Turn<'_>) {
-        let Some(holder) = self.holders.get(&session) else { return };
+        let Some(holder) = self.holders.get(&session).copied() else { return };
         let recalled = holder.state == State::Recalled { number };
         if !recalled && holder.state != (State::Held { number }) {
             return;
         }
         if recalled && self.phase == (Phase::Exclusive {}) {
-            self.mark_rival(session);
+            self.mark_rival(session, holder.party);
         }
         self.remove(session, turn);
         self.pump(turn);
@@ -206,7 +208,7 @@ impl File {
             self.queue.is_empty() && self.holders.values().all(|holder| holder.state == State::Absent);
         assert!(fresh, "leases are restored before the first client is heard");
         self.phase = Phase::Write {};
-        let holder = Holder { state: State::Absent, reads: false, writes: true };
+        let holder = Holder { state: State::Absent, party: Party::default(), reads: false, writes: true };
         self.holders.entry(session).or_insert(holder);
     }
 

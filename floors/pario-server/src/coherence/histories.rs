@@ -56,7 +56,10 @@ impl World {
         let pause_ms = [1, 20, 200, 2000][usize::try_from(dice.below(4)).unwrap()];
         let mut leases = Leases::new(dice.roll());
         leases.sabotage.bug = bug;
-        let (checker, now) = (Checker::default(), Nanos(0));
+        // In every other history some of them are of one party.
+        let parties = if dice.below(2) == 0 { 0 } else { 1 + dice.below(sessions) };
+        let (mut checker, now) = (Checker::default(), Nanos(0));
+        checker.parties = parties;
         World { dice, leases, checker, now, sessions, files, pause_ms, next_ticket: 0 }
     }
 
@@ -126,7 +129,8 @@ impl World {
         }
         let want = if self.dice.below(2) == 0 { Want::Read {} } else { Want::Write {} };
         self.checker.file(inode).waiting.push((ticket, Wait::Lease { session, want }));
-        self.input(|leases, now, out| leases.acquire(Ask { session, inode, want, ticket }, now, out))
+        let party = self.checker.party(session);
+        self.input(|leases, now, out| leases.acquire(Ask { session, inode, want, party, ticket }, now, out))
     }
 
     /// Leases in the hands of clients, recalled or not.

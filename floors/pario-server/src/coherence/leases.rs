@@ -9,6 +9,8 @@
 //! - Requests wait in order of arrival. Neighbours of one kind are granted together. Only a look may go ahead.
 //! - A second writer makes the first give back; then both get the write phase.
 //! - A session that alone holds a file gets more without a recall: the new lease replaces the old one.
+//! - Sessions of one [`Party`](super::Party) are one user: they share the exclusive phase, take nothing from each other, and
+//!   what one of them gets is good for all. A recall goes to each.
 //! - A *flip* is a recall that a reader causes for writers of other sessions, or a writer for readers of other
 //!   sessions. More than [`FLIPS_MAX`](super::FLIPS_MAX) within [`FLIP_WINDOW`](super::FLIP_WINDOW) put the file
 //!   into the mixed phase: everything is recalled, and all who ask get mixed leases.

@@ -29,7 +29,7 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Ask, Barrier, BarrierAsk, Return, Ticket, WaitLine, Waiter};
+pub use action::{Action, Ask, Barrier, BarrierAsk, Party, Return, Ticket, WaitLine, Waiter};
 pub use file::MIXED_MIN;
 pub use flips::{FLIP_FILES_MAX, FLIP_WINDOW, FLIPS_MAX};
 pub use leases::Leases;

@@ -1,6 +1,6 @@
 //! A small language for tests of the lease machine: `input => actions`, one line per input.
 //!
-//! Inputs: `T S read|write` (session S asks under ticket T), `S back N` (gives lease N back), `S gone`, `S settled`,
+//! Inputs: `T S read|write [P]` (session S, of party P, asks under ticket T), `S back N` (gives lease N back), `S gone`, `S settled`,
 //! `S restored`, `S reclaimed`, `T look [S]`, `T stop`, `end T`, `cancel T`, `at MS` (sets the clock), `idle` (asserts
 //! that nothing is left). Any of them may end in `on N` for another file than 1. Leases are numbered from 0.
 
@@ -54,9 +54,11 @@ impl Script {
             [who, "settled"] => leases.settled(inode, session(who), now, out),
             [who, "restored"] => leases.restore(session(who), inode),
             [who, "reclaimed"] => leases.reclaimed(session(who), now, out),
-            [number, who, want] => {
+            [number, who, want] | [number, who, want, _] => {
+                let party = Party(words.get(3).map_or(0, |party| party.parse().unwrap()));
                 let want = if want == "write" { Want::Write {} } else { Want::Read {} };
-                leases.acquire(Ask { session: session(who), inode, want, ticket: ticket(number) }, now, out);
+                let ask = Ask { session: session(who), inode, want, party, ticket: ticket(number) };
+                leases.acquire(ask, now, out);
             }
             _ => panic!("no such input: {}", self.line),
         }

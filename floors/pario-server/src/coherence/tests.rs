@@ -378,7 +378,11 @@ fn numbers_start_at_the_seed_and_go_on() {
     let (mut leases, mut out) = (Leases::new(u64::MAX), Vec::new());
     for number in 1..=2 {
         let (session, ticket) = (SessionId(number), Ticket(number));
-        leases.acquire(Ask { session, inode: InodeId(1), want: Want::Read {}, ticket }, Nanos(0), &mut out);
+        leases.acquire(
+            Ask { session, inode: InodeId(1), want: Want::Read {}, party: Party::default(), ticket },
+            Nanos(0),
+            &mut out,
+        );
     }
     assert_eq!(
         out.iter().map(show).collect::<Vec<_>>(),
@@ -390,4 +394,38 @@ fn numbers_start_at_the_seed_and_go_on() {
 #[should_panic(expected = "already waits")]
 fn a_ticket_in_use_is_refused() {
     check("1 A write => 1 A exclusive 0\n 2 B read => recall A 0\n 2 C read");
+}
+
+#[test]
+fn a_party_is_one_user() {
+    check(
+        "
+        1 a read 7        => 1 a read 0
+        2 b read 7        => 2 b read 1
+        3 b write 7       => 3 b exclusive 2
+        4 a write 7       => 4 a exclusive 0
+        5 c write 7       => 5 c exclusive 3
+        6 s write         => recall a 0, recall b 2, recall c 3
+        a back 0          =>
+        7 a write 7       =>
+        b back 2          =>
+        c back 3          => 6 s write 4, 7 a write 5
+        ",
+    );
+}
+
+#[test]
+fn the_members_of_a_party_do_not_count_as_flips() {
+    check(
+        "
+        1 a write 7       => 1 a exclusive 0
+        2 b read 7        => 2 b exclusive 1
+        3 a read 7        => 3 a exclusive 0
+        4 s read          => recall a 0, recall b 1
+        a back 0          =>
+        b back 1          => 4 s read 2
+        5 a read 7        => 5 a read 3
+        6 a write 7       => recall a 3, recall s 2
+        ",
+    );
 }

@@ -9,7 +9,7 @@ use pario_sys::clock::wall_ns;
 use pario_sys::kill_point::{Point, reach};
 
 use super::{Caller, Home, Job, Wait};
-use crate::coherence::{Barrier, BarrierAsk, Ticket};
+use crate::coherence::{Barrier, BarrierAsk, Party, Ticket};
 use crate::manager::Truncation;
 use crate::peers::{Rounds, RoundsResult, TASKS_MAX};
 
@@ -33,7 +33,7 @@ enum Then {
     /// `Open` with truncation: cut to nothing, then answer with the attributes.
     Opened,
     /// `Acquire` of a file with an unfinished truncation.
-    Acquire(Want),
+    Acquire(Want, Party),
 }
 
 impl Cut {
@@ -41,8 +41,8 @@ impl Cut {
         Cut { caller, inode, then: Then::Opened, ticket: None }
     }
 
-    pub(super) fn finishing(caller: Caller, inode: InodeId, want: Want) -> Cut {
-        Cut { caller, inode, then: Then::Acquire(want), ticket: None }
+    pub(super) fn finishing(caller: Caller, inode: InodeId, (want, party): (Want, Party)) -> Cut {
+        Cut { caller, inode, then: Then::Acquire(want, party), ticket: None }
     }
 
     pub(super) fn caller(&self) -> Caller {
@@ -91,7 +91,7 @@ impl Home {
         let wanted = match cut.then {
             Then::Length(bytes) => Some(bytes),
             Then::Opened => Some(0),
-            Then::Acquire(_) => None,
+            Then::Acquire(..) => None,
         };
         let begun = match wanted {
             Some(bytes) => self.names.begin_set_length_once(cut.caller.origin(), cut.inode, bytes, wall_ns()),
@@ -158,8 +158,8 @@ impl Home {
             (Then::Opened, Ok(attr)) => {
                 self.reply(cut.caller, Reply::Name { reply: NameReply::Attr { attr } });
             }
-            (Then::Acquire(want), Ok(_)) => {
-                if let Err(fault) = self.acquire(cut.caller, cut.inode, want, now) {
+            (Then::Acquire(want, party), Ok(_)) => {
+                if let Err(fault) = self.acquire(cut.caller, (cut.inode, want, party), now) {
                     self.reply(cut.caller, Reply::Failed { fault });
                 }
             }

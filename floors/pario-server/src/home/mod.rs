@@ -24,7 +24,7 @@ use self::length::Cut;
 use self::looks::Look;
 use self::settle::Ghost;
 use self::users::Users;
-use crate::coherence::{Action, Ask, Leases, Return, Ticket};
+use crate::coherence::{Action, Ask, Leases, Party, Return, Ticket};
 use crate::manager::{Names, Origin, Pending, Truncation, Writer};
 use crate::peers::{Peers, Rounds, RoundsResult};
 use crate::service::{LinkId, NamesSpec, ServerSpec};
@@ -195,7 +195,7 @@ impl Home {
     fn try_handle(&mut self, caller: Caller, request: Request, now: Nanos) -> Result<(), Fault> {
         match request {
             Request::Name { request } => self.name_request(caller, request, now),
-            Request::Acquire { inode, want } => self.acquire(caller, inode, want, now),
+            Request::Acquire { inode, want, party } => self.acquire(caller, (inode, want, Party(party)), now),
             Request::Return { inode, number, end } => {
                 self.grow(inode, end)?;
                 reach(Point::ReturnNoted);
@@ -256,16 +256,21 @@ impl Home {
         Ok(())
     }
 
-    fn acquire(&mut self, caller: Caller, inode: InodeId, want: Want, now: Nanos) -> Result<(), Fault> {
+    fn acquire(
+        &mut self,
+        caller: Caller,
+        (inode, want, party): (InodeId, Want, Party),
+        now: Nanos,
+    ) -> Result<(), Fault> {
         self.names.attr(inode)?;
         self.users.enter(caller.session, inode);
         if self.unfinished.contains_key(&inode) {
-            return self.cut(Cut::finishing(caller, inode, want), now);
+            return self.cut(Cut::finishing(caller, inode, (want, party)), now);
         }
         self.retry_settling(inode);
         let ticket = self.ticket(Wait::Acquire { caller, inode });
         let mut actions = Vec::new();
-        self.leases.acquire(Ask { session: caller.session, inode, want, ticket }, now, &mut actions);
+        self.leases.acquire(Ask { session: caller.session, inode, want, party, ticket }, now, &mut actions);
         self.carry_out(actions, now);
         Ok(())
     }

@@ -36,6 +36,7 @@ impl Servers {
             .map(|index| {
                 let store = StoreChoice::Memory { bytes: 1 << 20 }.open().unwrap();
                 let spec = ServerSpec {
+                    take_before_read: false,
                     partition: PARTITION,
                     name: "test".into(),
                     index: ServerIndex(index),

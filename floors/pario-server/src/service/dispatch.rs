@@ -151,8 +151,32 @@ impl Service {
     fn write(&mut self, id: LinkId, number: u64, write: ByValue) -> Result<(), Fault> {
         self.fences.check(write.object)?;
         let done = self.answer_done(id, number);
-        self.taker.post(Task::Write { write, done });
+        if !self.spec.take_before_read {
+            self.taker.post(Task::Write { write, done });
+            return Ok(());
+        }
+        let (object, empty) = (write.object, write.data.is_empty());
+        let done = self.settled(object, done);
+        // A write of nothing asks that everything written before counts.
+        self.taker.post(if empty { Task::TakeAll { done } } else { Task::Write { write, done } });
         Ok(())
+    }
+
+    /// Has the store settle the object before a write is answered.
+    fn settled(&self, object: ObjectId, done: crate::take::Done<()>) -> crate::take::Done<()> {
+        let (store, pool, taker) = (Arc::clone(&self.spec.store), self.pool.clone(), self.taker.clone());
+        let index = self.spec.index;
+        Box::new(move |result| {
+            if result.is_err() || store.is_settled(object) {
+                return done(result);
+            }
+            // Never on the taking thread: others may wait for what it takes.
+            pool.run(move || {
+                let settled = store.settle(object).map_err(|error| store_fault(index, &error));
+                taker.post(Task::Grant);
+                done(settled);
+            });
+        })
     }
 
     fn write_stream(
@@ -277,15 +301,22 @@ impl Service {
     }
 
     fn use_store(&mut self, id: LinkId, number: u64, request: Request) -> Result<(), Fault> {
+        let first = self.spec.take_before_read && reads(&request);
         let work = self.work(id, request)?;
         let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
-        self.pool.run(move || {
+        let run = move || {
             let (reply, data, descriptors) = match work(&store) {
                 Ok(done) => (done.reply.unwrap_or(Reply::Done {}), done.data, done.descriptors),
                 Err(error) => (Reply::Failed { fault: store_fault(index, &error) }, Vec::new(), Vec::new()),
             };
             mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data, descriptors }));
-        });
+        };
+        if first {
+            let pool = self.pool.clone();
+            self.taker.post(Task::TakeAll { done: Box::new(move |_| pool.run(run)) });
+        } else {
+            self.pool.run(run);
+        }
         Ok(())
     }
 
@@ -381,6 +412,11 @@ impl Service {
             nonce: [0; 32],
         }
     }
+}
+
+/// Whether a request is about bytes that may still be on their way in an outbox.
+fn reads(request: &Request) -> bool {
+    matches!(request, Request::Read { .. } | Request::ReadStream { .. } | Request::Measure { .. })
 }
 
 fn read(store: &dyn Store, object: ObjectId, at: LocalOffset, bytes: usize) -> Result<Done, StoreError> {

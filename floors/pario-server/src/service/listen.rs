@@ -1,16 +1,18 @@
 //! Listening: a socket file for this node, a TCP port for others.
 //!
 //! Never: answers a process of another user on the socket file; takes the last descriptors, which the server needs for its own
-//! files, for a connection. Always: removes its socket file when it ends.
+//! files, for a connection. Always: removes its socket file when it ends; an address that is no file goes with the process.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use pario_core::{Code, Fault};
-use pario_net::stream::{Stream, prepare_tcp};
+use pario_net::stream::{Stream, nameless, prepare_tcp};
 use pario_sys::socket::peer_credentials;
 
 use super::ServerSpec;
@@ -41,7 +43,8 @@ impl Listeners {
     pub(super) fn open(spec: &ServerSpec) -> Result<Listeners, Fault> {
         let unix = spec.unix.as_deref().map(listen_unix).transpose()?;
         let tcp = spec.tcp.map(listen_tcp).transpose()?;
-        Ok(Listeners { unix, tcp, path: spec.unix.clone() })
+        let path = spec.unix.clone().filter(|path| nameless(path).is_none());
+        Ok(Listeners { unix, tcp, path })
     }
 
     pub(super) fn tcp_address(&self) -> Option<SocketAddr> {
@@ -89,6 +92,12 @@ impl Drop for Listeners {
 
 fn listen_unix(path: &Path) -> Result<UnixListener, Fault> {
     let failed = |error: io::Error| Fault::from_io(&error, format!("listening on {}", path.display()));
+    if let Some(name) = nameless(path) {
+        let address = unix::net::SocketAddr::from_abstract_name(name).map_err(failed)?;
+        let listener = UnixListener::bind_addr(&address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        return Ok(listener);
+    }
     match std::fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

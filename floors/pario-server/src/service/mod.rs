@@ -41,7 +41,7 @@ use crate::home::Home;
 use crate::peers::{Connect, RoundsResult};
 use crate::pool::Pool;
 use crate::stats::ServerStats;
-use crate::take::Taker;
+use crate::take::{Taker, Task};
 
 /// Threads for reads, lends and syncs.
 const POOL_THREADS: usize = 3;
@@ -93,6 +93,9 @@ pub struct ServerSpec {
     pub outbox_bytes: u64,
     /// Data that one message should carry.
     pub transfer_bytes: u32,
+    /// Whether a read waits until everything is taken that was committed before it came, and a write by message until the store
+    /// has settled it. For servers whose clients hold no leases: those of an application's own tier.
+    pub take_before_read: bool,
     /// Socket file to listen on.
     pub unix: Option<PathBuf>,
     /// Address to listen on; port 0 picks one.
@@ -153,6 +156,7 @@ pub enum Ending {
 /// A running server.
 pub struct Server {
     mailbox: Mailbox,
+    taker: Taker,
     tcp: Option<SocketAddr>,
     end: Arc<End>,
     fork: u64,
@@ -173,7 +177,7 @@ impl Server {
             Arc::new(Doorbell::new().map_err(|error| Fault::from_io(&error, "making a doorbell"))?);
         let mailbox = Mailbox { events, doorbell };
         let service = Service::new(spec, mailbox.clone(), inbox)?;
-        let tcp = service.listeners.tcp_address();
+        let (tcp, taker) = (service.listeners.tcp_address(), service.taker.clone());
         let end = Arc::new(End::default());
         let over = Arc::clone(&end);
         let thread = std::thread::Builder::new()
@@ -184,7 +188,7 @@ impl Server {
                 service.run()
             })
             .map_err(|error| Fault::from_io(&error, "starting the service thread"))?;
-        Ok(Server { mailbox, tcp, end, fork: fork_generation(), thread: Some(thread) })
+        Ok(Server { mailbox, taker, tcp, end, fork: fork_generation(), thread: Some(thread) })
     }
 
     /// A connection inside this process.
@@ -203,6 +207,12 @@ impl Server {
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.tcp
+    }
+
+    /// A hold on its taking thread, for its store.
+    #[must_use]
+    pub fn taking(&self) -> Taking {
+        Taking(self.taker.clone())
     }
 
     /// Asks it to take what was committed, sync, and end.
@@ -238,6 +248,35 @@ impl Server {
             Some(Err(_)) => Err(Fault::new(pario_core::Code::Io, "a server thread panicked")),
             None => Ok(Ending::Keep),
         }
+    }
+}
+
+/// Lets a store say that its permission to have files written behind has changed.
+#[derive(Clone)]
+pub struct Taking(Taker);
+
+impl std::fmt::Debug for Taking {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Taking")
+    }
+}
+
+impl Taking {
+    /// Asks the store again which files may be written behind, then waits until everything that was committed before is taken:
+    /// whoever commits later knows that it may not. Returns at once when the server has ended.
+    pub fn take_all(&self) {
+        let (done, over) = crossbeam_channel::bounded(1);
+        self.0.post(Task::TakeAll {
+            done: Box::new(move |_| {
+                let _ = done.send(());
+            }),
+        });
+        let _ = over.recv();
+    }
+
+    /// Asks the store again which files may be written behind.
+    pub fn grant(&self) {
+        self.0.post(Task::Grant);
     }
 }
 

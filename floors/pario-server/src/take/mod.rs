@@ -50,6 +50,10 @@ pub(crate) enum Task {
     Detach { session: SessionId },
     /// Answer when everything committed so far by a session is in the store.
     Drain { session: SessionId, done: Done<()> },
+    /// Answer when everything committed so far by anybody is in the store.
+    TakeAll { done: Done<()> },
+    /// Which files may be written behind has changed.
+    Grant,
     /// A write that came as a message.
     Write { write: ByValue, done: Done<()> },
     /// A session makes a view known.
@@ -112,6 +116,7 @@ impl Taker {
             outboxes: Outboxes::default(),
             writes: Vec::new(),
             drains: Vec::new(),
+            take_alls: Vec::new(),
             stop: None,
             clock: MonotonicClock,
         };
@@ -159,6 +164,12 @@ struct Drain {
     done: Done<()>,
 }
 
+/// The same for all sessions.
+struct TakeAll {
+    positions: Vec<(SessionId, u64)>,
+    done: Done<()>,
+}
+
 struct Worker {
     index: ServerIndex,
     store: Arc<dyn Store>,
@@ -173,6 +184,7 @@ struct Worker {
     wait_until: Option<Nanos>,
     writes: Vec<(ByValue, Done<()>, Nanos)>,
     drains: Vec<Drain>,
+    take_alls: Vec<TakeAll>,
     stop: Option<Done<()>>,
     clock: MonotonicClock,
 }
@@ -231,6 +243,11 @@ impl Worker {
                 Some(position) => self.drains.push(Drain { session, position, done }),
                 None => done(Ok(())),
             },
+            Task::TakeAll { done } => {
+                self.outboxes.grant(self.store.as_ref());
+                self.take_alls.push(TakeAll { positions: self.outboxes.tails(), done });
+            }
+            Task::Grant => self.outboxes.grant(self.store.as_ref()),
             Task::Write { write, done } => self.writes.push((write, done, self.clock.now())),
             Task::Errors { session, inode, done } => done(Ok(self.outboxes.take_errors(session, inode))),
             Task::Stop { done } => {
@@ -289,7 +306,8 @@ impl Worker {
     fn before(&mut self, scan: &Scan) -> Nanos {
         let (waits, full) = self.outboxes.pressure();
         // A message must not overtake records that were committed before it came.
-        let urgent = waits || !self.drains.is_empty() || self.stop.is_some() || !self.writes.is_empty();
+        let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
+        let urgent = waits || waited_for || self.stop.is_some() || !self.writes.is_empty();
         let choice = self.patience.choose(&scan.due(), Mood { now: self.clock.now(), urgent, full });
         let before = match choice {
             Choice::Take { before } => before,
@@ -326,12 +344,24 @@ impl Worker {
         for drain in finished {
             (drain.done)(Ok(()));
         }
+        let outboxes = &self.outboxes;
+        let reached = |(session, position): &(SessionId, u64)| {
+            outboxes.taken(*session).is_none_or(|taken| *position <= taken)
+        };
+        let ready = |all: &TakeAll| all.positions.iter().all(reached);
+        let (finished, waiting) =
+            std::mem::take(&mut self.take_alls).into_iter().partition::<Vec<_>, _>(ready);
+        self.take_alls = waiting;
+        for all in finished {
+            (all.done)(Ok(()));
+        }
     }
 
     /// Sleeps until a client or the service rings, or a nap is over. Says so first, then looks a last time.
     fn sleep(&mut self, idle_naps: u32) {
         self.outboxes.set_asleep(true);
-        let busy = self.wait_until.is_none() && (!self.drains.is_empty() || self.stop.is_some());
+        let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
+        let busy = self.wait_until.is_none() && (waited_for || self.stop.is_some());
         let waits = self.wait_until.is_some() && !self.outboxes.pressure().0;
         if self.inbox.is_empty() && !busy && (waits || !self.outboxes.wants_service()) {
             let limit = match (self.wait_until, self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {

@@ -4,6 +4,7 @@
 //! server that was killed had already taken is a prefix of that order.
 
 use std::collections::HashMap;
+use std::sync::atomic::{Ordering, fence};
 
 use pario_core::limits::WAKE_BYTES;
 use pario_core::{Clock, Fault, InodeId, Nanos, ServerIndex, SessionId};
@@ -86,6 +87,14 @@ impl Outboxes {
     pub(super) fn tail(&self, session: SessionId) -> Option<u64> {
         let attached = self.attached.iter().find(|attached| attached.session == session)?;
         attached.outbox.tail(attached.taken).ok()
+    }
+
+    /// Where everybody's records end.
+    pub(super) fn tails(&self) -> Vec<(SessionId, u64)> {
+        // Pairs with the client's fence between a commit and its look at what it may do.
+        fence(Ordering::SeqCst);
+        let tail = |attached: &Attached| (attached.session, attached.taken + attached.pending());
+        self.attached.iter().map(tail).collect()
     }
 
     pub(super) fn taken(&self, session: SessionId) -> Option<u64> {
@@ -204,8 +213,9 @@ impl Outboxes {
     pub(super) fn grant(&self, store: &dyn Store) {
         let reserved: u64 = self.attached.iter().map(|attached| attached.outbox.capacity()).sum();
         let free = store.space().map_or(0, |space| space.free_bytes);
+        let files = if reserved + SPARE_BYTES < free { store.write_behind() } else { 0 };
         for attached in &self.attached {
-            attached.cursor.set_write_behind(reserved + SPARE_BYTES < free);
+            attached.cursor.set_write_behind(files);
         }
     }
 }

@@ -52,6 +52,7 @@ impl World {
             names: Some(names_in(&dir.path().join("names"), layout)),
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,
+            take_before_read: false,
             unix: None,
             tcp: Some(([127, 0, 0, 1], 0).into()),
         })
@@ -154,7 +155,7 @@ impl Honest {
         let connection = world.connect();
         let outbox = Outbox::create(256 << 10, 1).unwrap();
         let attached = offer(&connection, &outbox).unwrap();
-        assert!(attached.may_write_behind());
+        assert!(attached.may_write_behind(pario_core::InodeId(1)));
         Honest { connection, outbox, inode, round: 0 }
     }
 

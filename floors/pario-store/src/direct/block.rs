@@ -6,8 +6,8 @@ use std::io;
 
 use pario_sys::aligned::{ALIGNMENT, AlignedBuffer};
 
-use super::ranges::{Ranges, Span};
 use crate::disk::DiskFile;
+use crate::ranges::{Ranges, Span};
 
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 256 << 10;

@@ -12,11 +12,11 @@ use pario_sys::{AlignedBuffer, Piece};
 use super::block::{BLOCK_BYTES, Block};
 use super::ledger::{Key, Ledger, SharedBlock};
 use super::object::DirectObject;
-use super::ranges::Span;
 use super::{BLOCKS_MIN, DirectSettings};
 use crate::directory::{ObjectDirectory, OpenObject, Want};
 use crate::error::{Doing, StoreError};
 use crate::files::total_bytes;
+use crate::ranges::Span;
 use crate::store::StoreStats;
 use crate::sync::{Counters, lock};
 

@@ -15,9 +15,9 @@ use super::block::Block;
 use super::cache::{Cache, StagingOrder, start_of};
 use super::ledger::{Key, SharedBlock};
 use super::object::DirectObject;
-use super::ranges::Span;
 use crate::directory::{OpenObject, Want};
 use crate::error::{Doing, StoreError};
+use crate::ranges::Span;
 use crate::sync::lock;
 
 /// Adjacent blocks that are written together: 4 MiB.

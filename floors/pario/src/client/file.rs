@@ -35,15 +35,15 @@ const GATHER_BYTES_MAX: usize = 1 << 20;
 /// # Ok::<(), pario::Error>(())
 /// ```
 pub struct File {
-    inner: Arc<Handle>,
+    pub(super) inner: Arc<Handle>,
 }
 
-struct Handle {
-    file: Arc<OpenFile>,
+pub(super) struct Handle {
+    pub(super) file: Arc<OpenFile>,
     read: bool,
     write: bool,
     /// Faults that this handle has been told of.
-    heard: AtomicU64,
+    pub(super) heard: AtomicU64,
     closed: AtomicBool,
 }
 
@@ -279,21 +279,21 @@ impl Handle {
         Ok(self.file.read(offset, target)?)
     }
 
-    fn check_readable(&self) -> Result<()> {
+    pub(super) fn check_readable(&self) -> Result<()> {
         if self.read {
             return Ok(());
         }
         Err(Fault::new(Code::Closed, format!("{} is open for writing only", self.file.describe())).into())
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(super) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Fault::new(Code::Closed, format!("{} is closed", self.file.describe())).into());
         }
         Ok(())
     }
 
-    fn check_writable(&self) -> Result<()> {
+    pub(super) fn check_writable(&self) -> Result<()> {
         if self.write {
             return Ok(());
         }

@@ -4,7 +4,7 @@
 //! Always: at least one access is made under a lease before it is given back, so that two clients make progress.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use pario_core::{Fault, FileAttr, Generation};
 use pario_net::message::{Lease, Phase, Reply, Request, Want};
@@ -44,12 +44,21 @@ struct Held {
 }
 
 /// An access under way; the lease stays until it is dropped.
-pub(super) struct Access<'a> {
+pub(crate) struct Access<'a> {
     file: &'a Arc<OpenFile>,
-    pub(super) phase: Phase,
-    pub(super) generation: Generation,
+    pub(crate) phase: Phase,
+    pub(crate) generation: Generation,
     pub(super) number: u64,
-    epoch: u64,
+    /// The life of the manager's connection that its lease belongs to.
+    pub(crate) epoch: u64,
+    /// Whether the lease waits for it. One that its guardian makes while the lease is on its way back does not count.
+    counted: bool,
+}
+
+/// Somebody who keeps more under a lease than records in the outbox, and must put it down before the lease goes back.
+pub(crate) trait Guardian: Send + Sync {
+    /// The lease is about to be given back. It is still held: [`OpenFile::access_held`] goes on working until this returns.
+    fn give_up(&self);
 }
 
 impl Access<'_> {
@@ -74,6 +83,9 @@ fn allows(phase: Phase, want: Want) -> bool {
 impl OpenFile {
     /// Begins an access, with a lease that allows it. May wait for other clients to give theirs back.
     pub(super) fn access(self: &Arc<Self>, want: Want) -> Result<Access<'_>, Fault> {
+        if let Some(generation) = self.homeless {
+            return Ok(self.access_freely(generation, want));
+        }
         let mut state = self.lease_state();
         loop {
             if let Some(held) = self.usable(&state)
@@ -120,7 +132,34 @@ impl OpenFile {
             generation: held.generation,
             number: held.number,
             epoch: held.epoch,
+            counted: true,
         }
+    }
+
+    /// Where nobody gives leases: what is written counts when the servers say so, and nothing that was read is kept.
+    fn access_freely(self: &Arc<Self>, generation: Generation, want: Want) -> Access<'_> {
+        let phase = match want {
+            Want::Write {} => Phase::Write {},
+            Want::Read {} => Phase::Mixed {},
+        };
+        let epoch = self.mount.epoch();
+        Access { file: self, phase, generation, number: 0, epoch, counted: false }
+    }
+
+    /// An access under the lease that is held, recalled or not; `None` if its manager is not that of `epoch` any more. Only for a
+    /// guardian, which knows that the lease has been held since, and lets it go only when such accesses have ended.
+    pub(super) fn access_held(self: &Arc<Self>, epoch: u64) -> Option<Access<'_>> {
+        let state = self.lease_state();
+        let held = self.usable(&state).filter(|held| held.epoch == epoch)?;
+        drop(state);
+        Some(Access {
+            file: self,
+            phase: held.phase,
+            generation: held.generation,
+            number: held.number,
+            epoch: held.epoch,
+            counted: false,
+        })
     }
 
     fn usable(&self, state: &LeaseState) -> Option<Held> {
@@ -146,7 +185,10 @@ impl OpenFile {
         let _time = self.mount.timed(&self.mount.counters.lease_ns);
         let answer = self
             .mount
-            .call(pario_core::ServerIndex::MANAGER, &Request::Acquire { inode: self.inode, want })
+            .call(
+                pario_core::ServerIndex::MANAGER,
+                &Request::Acquire { inode: self.inode, want, party: self.mount.party() },
+            )
             .map_err(|fault| fault.at(self.describe()))?;
         match answer.reply {
             Reply::Granted { lease, attr } => {
@@ -186,7 +228,7 @@ impl OpenFile {
         if !self.must_return(&state) || state.returning {
             return;
         }
-        if self.nothing_pending() {
+        if self.nothing_pending() && self.guardian().is_none() {
             self.give_back(state);
             return;
         }
@@ -229,6 +271,9 @@ impl OpenFile {
     }
 
     fn return_lease(&self, number: u64) {
+        if let Some(guardian) = self.guardian() {
+            guardian.give_up();
+        }
         self.discard_ahead();
         if let Err(fault) = self.drain() {
             self.abandon_records();
@@ -288,6 +333,16 @@ impl OpenFile {
         self.usable(&state).map(|held| held.phase)
     }
 
+    /// Sets who is told before a lease goes back.
+    pub(super) fn set_guardian(&self, guardian: Weak<dyn Guardian>) {
+        *self.guardian.lock().unwrap_or_else(PoisonError::into_inner) = Some(guardian);
+    }
+
+    fn guardian(&self) -> Option<Arc<dyn Guardian>> {
+        let guardian = self.guardian.lock().unwrap_or_else(PoisonError::into_inner);
+        guardian.as_ref().and_then(Weak::upgrade)
+    }
+
     fn lease_state(&self) -> MutexGuard<'_, LeaseState> {
         let mut state = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         let epoch = self.mount.epoch();
@@ -329,6 +384,8 @@ impl OpenFile {
 
 impl Drop for Access<'_> {
     fn drop(&mut self) {
-        self.file.end_access();
+        if self.counted {
+            self.file.end_access();
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! manager have numbers that are not reused, so that a repeated one does not act twice.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -102,6 +103,10 @@ pub struct Mount {
     spec: MountSpec,
     way: Mutex<Way>,
     session: SessionId,
+    /// Sessions that say the same number are one user of a file; 0: a user of its own.
+    party: u64,
+    /// The tiers that files of groups opened from here use.
+    pub(crate) tiers: crate::tier::Tiers,
     fork: u64,
     numbers: AtomicU64,
     told: AtomicU64,
@@ -139,11 +144,18 @@ impl Mount {
     /// Mounts; nothing is sent before something is wanted.
     #[must_use]
     pub fn new(spec: MountSpec) -> Arc<Mount> {
+        Mount::of_party(spec, 0)
+    }
+
+    /// Mounts as one of a party: see [`Request::Acquire`].
+    pub(crate) fn of_party(spec: MountSpec, party: u64) -> Arc<Mount> {
         let links: Vec<Mutex<Link>> = (0..spec.servers).map(|_| Mutex::default()).collect();
         Arc::new(Mount {
             way: Mutex::new(spec.way.clone()),
             spec,
             session: SessionId(random_number()),
+            party,
+            tiers: crate::tier::Tiers::default(),
             fork: fork_generation(),
             numbers: AtomicU64::new(1),
             told: AtomicU64::new(1),
@@ -178,6 +190,24 @@ impl Mount {
     /// The partition's name.
     pub fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    pub(super) fn party(&self) -> u64 {
+        self.party
+    }
+
+    /// How to mount the same partition once more.
+    pub(crate) fn spec(&self) -> MountSpec {
+        let way = self.way.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        MountSpec { way, ..self.spec.clone() }
+    }
+
+    /// Both ends of the way to a server over a network, if it is reached by one.
+    pub(crate) fn network_addresses(
+        &self,
+        server: ServerIndex,
+    ) -> Result<Option<(SocketAddr, SocketAddr)>, Fault> {
+        Ok(self.connection(server)?.network_addresses())
     }
 
     pub(super) fn session(&self) -> SessionId {
@@ -391,7 +421,8 @@ impl Mount {
     fn announce_files(&self, connection: &Connection) -> Result<(), Fault> {
         let open: Vec<InodeId> = {
             let files = self.files();
-            files.iter().filter(|(_, file)| 0 < file.strong_count()).map(|(inode, _)| *inode).collect()
+            let held = files.values().filter_map(Weak::upgrade).filter(|file| file.homeless.is_none());
+            held.map(|file| file.inode).collect()
         };
         for inode in open {
             let ticket = connection.start_as(self.number(), &Request::Use { inode }, &[], &[])?;

@@ -4,14 +4,14 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use pario_core::{Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
 use pario_net::message::{Reply, Request};
 use pario_sys::kill_point::{Point, reach};
 
 use super::faults::Faults;
-use super::lease::LeaseState;
+use super::lease::{Guardian, LeaseState};
 use super::mount::{Mount, odd};
 use super::read::Ahead;
 use super::records::Records;
@@ -25,6 +25,10 @@ pub(crate) struct OpenFile {
     pub(super) path: String,
     pub(super) lease: Mutex<LeaseState>,
     pub(super) lease_changed: Condvar,
+    /// Told before a lease goes back.
+    pub(super) guardian: Mutex<Option<Weak<dyn Guardian>>>,
+    /// Of a file on servers that give no leases: the generation by which they know it.
+    pub(super) homeless: Option<Generation>,
     /// The file's length as far as we know.
     pub(super) size: AtomicU64,
     /// Largest end of a write that the manager has not been told of; 0 if there is none.
@@ -79,16 +83,50 @@ impl OpenFile {
             }
             return None;
         }
-        let servers = usize::from(attr.layout.total());
+        let file = Arc::new(OpenFile::new(mount, (attr.inode, attr.layout, attr.size), path, None));
+        files.insert(attr.inode, Arc::downgrade(&file));
+        if files.len().is_multiple_of(256) {
+            files.retain(|_, file| 0 < file.strong_count());
+        }
+        Some(file)
+    }
+
+    /// The shared state of a file on servers that give no leases.
+    pub(super) fn enter_homeless(
+        mount: &Arc<Mount>,
+        object: ObjectId,
+        layout: Layout,
+        path: String,
+    ) -> Arc<OpenFile> {
+        let mut files = mount.files();
+        if let Some(file) = files.get(&object.inode).and_then(Weak::upgrade) {
+            return file;
+        }
+        let known = (object.inode, layout, 0);
+        let file = Arc::new(OpenFile::new(mount, known, path, Some(object.generation)));
+        files.insert(object.inode, Arc::downgrade(&file));
+        files.retain(|_, file| 0 < file.strong_count());
+        file
+    }
+
+    fn new(
+        mount: &Arc<Mount>,
+        (inode, layout, size): (InodeId, Layout, u64),
+        path: String,
+        homeless: Option<Generation>,
+    ) -> OpenFile {
+        let servers = usize::from(layout.total());
         let turn = usize::try_from(mount.session().0 >> 32).unwrap_or(0);
-        let file = Arc::new(OpenFile {
+        OpenFile {
             mount: Arc::clone(mount),
-            inode: attr.inode,
-            layout: attr.layout,
+            inode,
+            layout,
             path,
+            guardian: Mutex::default(),
+            homeless,
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
-            size: AtomicU64::new(attr.size),
+            size: AtomicU64::new(size),
             unreported_end: AtomicU64::new(0),
             records: Mutex::new(Records::new(servers)),
             faults: Mutex::default(),
@@ -98,12 +136,7 @@ impl OpenFile {
             last_stream_end: AtomicU64::new(0),
             turn: AtomicUsize::new(turn),
             handles: AtomicUsize::new(1),
-        });
-        files.insert(attr.inode, Arc::downgrade(&file));
-        if files.len().is_multiple_of(256) {
-            files.retain(|_, file| 0 < file.strong_count());
         }
-        Some(file)
     }
 
     /// False when the last handle is just being closed.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use pario_core::{Code, Fault, FileAttr, FileKind, Striping};
+use pario_core::{Code, Fault, FileAttr, FileKind, InodeId, Striping};
 use pario_net::message::{At, Creator, NameReply, NameRequest, OpenHow};
 
 use super::directory::path_bytes;
@@ -142,6 +142,18 @@ impl OpenOptions {
             }
             // Found, created and cut it is already.
             attr = self.ask(At::inode(attr.inode), OpenHow { write: self.write, ..OpenHow::default() })?;
+        }
+    }
+
+    /// Opens a file that was found before, whatever it is called by now.
+    pub(crate) fn open_inode(&self, inode: InodeId, name: &str) -> Result<File> {
+        self.mount.check_process()?;
+        loop {
+            let how = OpenHow { write: self.write, ..OpenHow::default() };
+            let attr = self.ask(At::inode(inode), how)?;
+            if let Some(file) = OpenFile::enter(&self.mount, &attr, name.to_owned()) {
+                return Ok(File::new(file, self.read, self.write));
+            }
         }
     }
 

@@ -38,16 +38,26 @@ impl OpenFile {
         }
         let _time = self.mount.timed(&self.mount.counters.read_ns);
         let access = self.access(Want::Read {})?;
-        let size = self.size_for(&access, offset.saturating_add(target.len() as u64))?;
+        self.read_under(&access, offset, target)
+    }
+
+    /// The same under an access that was begun.
+    pub(super) fn read_under(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        offset: u64,
+        target: &mut [u8],
+    ) -> Result<usize, Fault> {
+        let size = self.size_for(access, offset.saturating_add(target.len() as u64))?;
         let count = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(target.len());
         if count == 0 {
             return Ok(0);
         }
         let range = offset..offset + count as u64;
-        if self.is_pending(&range) {
+        if self.homeless.is_none() && self.is_pending(&range) {
             self.drain()?;
         }
-        Read { file: self, access: &access, offset, size }.run(range, &mut target[..count])?;
+        Read { file: self, access, offset, size }.run(range, &mut target[..count])?;
         Ok(count)
     }
 
@@ -57,6 +67,9 @@ impl OpenFile {
         let known = self.size.load(Ordering::Acquire);
         if access.phase != (Phase::Mixed {}) || end <= known {
             return Ok(known);
+        }
+        if self.homeless.is_some() {
+            return self.measure();
         }
         let request = NameRequest::Stat { at: At::inode(self.inode), follow: false };
         match self.mount.name_call(request)? {

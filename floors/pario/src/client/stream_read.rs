@@ -111,7 +111,7 @@ impl OpenFile {
         }
         let stream = place.stream.start..place.stream.start + count;
         let place = Place { view: Arc::clone(&place.view), stream };
-        if self.is_pending(&span) {
+        if self.homeless.is_none() && self.is_pending(&span) {
             self.drain()?;
         }
         let count = usize::try_from(count).expect("inside the caller's memory");

@@ -67,7 +67,19 @@ impl OpenFile {
         }
         let _time = self.mount.timed(&self.mount.counters.write_ns);
         let access = self.access(Want::Write {})?;
-        let written = StreamWrite { file: self, access: &access, place, source, heard, span: &span }.run();
+        self.write_stream_under(&access, place, source, heard)
+    }
+
+    /// The same under an access that was begun, whatever the size of the pieces.
+    pub(super) fn write_stream_under(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        place: &Place,
+        source: &Source<'_>,
+        heard: &AtomicU64,
+    ) -> Result<(), Fault> {
+        let Some(span) = place.span() else { return Ok(()) };
+        let written = StreamWrite { file: self, access, place, source, heard, span: &span }.run();
         self.discard_ahead();
         written?;
         if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < span.end {
@@ -141,7 +153,7 @@ impl StreamWrite<'_> {
         let mut through = self.access.phase == (Phase::Mixed {});
         for concern in near {
             let (_, cursor) = file.mount.cursor(concern.server).map_err(|fault| fault.at(file.describe()))?;
-            through |= !cursor.may_write_behind();
+            through |= file.homeless.is_none() && !cursor.may_write_behind(file.inode);
         }
         let outbox = file.mount.outbox()?;
         file.mount.keep_minding();
@@ -164,6 +176,7 @@ impl StreamWrite<'_> {
             file.note_stream(self.span, &concerns, position);
             done += bytes;
         }
+        through |= file.must_settle(near.iter().map(|concern| concern.server));
         if through { self.write_through(near, position) } else { Ok(()) }
     }
 
@@ -223,6 +236,10 @@ impl StreamWrite<'_> {
     }
 
     fn write_through(&self, near: &[Concern], position: u64) -> Result<(), Fault> {
+        if self.file.homeless.is_some() {
+            let near: Vec<ServerIndex> = near.iter().map(|concern| concern.server).collect();
+            return self.file.settle(&near, self.heard);
+        }
         for concern in near {
             self.file.wait_taken(concern.server, position)?;
         }

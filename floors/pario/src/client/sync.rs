@@ -42,6 +42,15 @@ impl OpenFile {
         self.on_all(&servers, &Request::SyncObject { object })
     }
 
+    /// Every server's store has what was written so far; errors are told.
+    pub(super) fn put_down(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
+        self.mount.check_process()?;
+        let drained = self.drain();
+        self.collect_errors();
+        drained.and_then(|()| self.flush_caches())?;
+        self.tell_fault(heard)
+    }
+
     /// A handle is closed; the last one gives the file back.
     pub(super) fn close(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
         let last = self.drop_handle();

@@ -61,7 +61,18 @@ impl OpenFile {
             })?;
         let _time = self.mount.timed(&self.mount.counters.write_ns);
         let access = self.access(Want::Write {})?;
-        let written = Write { file: self, access: &access, offset, data, heard }.run();
+        self.write_under(&access, offset..end, data, heard)
+    }
+
+    /// The same to a range that was checked, under an access that was begun.
+    pub(super) fn write_under(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        Range { start: offset, end }: Range<u64>,
+        data: &[u8],
+        heard: &AtomicU64,
+    ) -> Result<(), Fault> {
+        let written = Write { file: self, access, offset, data, heard }.run();
         // Behind the write: what another thread asked for ahead meanwhile may not have it.
         self.discard_ahead();
         self.note_written(offset..end);
@@ -196,7 +207,7 @@ impl Write<'_> {
         let mut through = self.access.phase == (Phase::Mixed {});
         for piece in file.layout.pieces(range.clone()) {
             let (_, cursor) = file.mount.cursor(piece.server).map_err(|fault| fault.at(file.describe()))?;
-            through |= !cursor.may_write_behind();
+            through |= file.homeless.is_none() && !cursor.may_write_behind(file.inode);
             file.note_unsynced(piece.server);
         }
         let outbox = file.mount.outbox()?;
@@ -230,10 +241,17 @@ impl Write<'_> {
             counters.record_bytes.fetch_add(part.end - part.start, Ordering::Relaxed);
             at = part.end;
         }
+        through |= file.must_settle(file.layout.pieces(range.clone()).map(|piece| piece.server));
         if through { self.write_through(range, position) } else { Ok(()) }
     }
 
     fn write_through(&self, range: Range<u64>, position: u64) -> Result<(), Fault> {
+        if self.file.homeless.is_some() {
+            let pieces = self.file.layout.pieces(range);
+            let near: Vec<ServerIndex> =
+                pieces.take(usize::from(self.file.layout.count())).map(|piece| piece.server).collect();
+            return self.file.settle(&near, self.heard);
+        }
         for piece in self.file.layout.pieces(range) {
             self.file.wait_taken(piece.server, position)?;
         }

@@ -7,6 +7,7 @@ use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, Elements, View};
 
 use super::choice::{Choice, Facts, choose};
+use super::client_directed::ClientDirected;
 use super::hints::Hints;
 use super::report::{self, Faults};
 use super::requests::Line;
@@ -15,6 +16,7 @@ use crate::client::{Counts, File, NumberedView, OpenOptions, Pending, Place, Sou
 use crate::error::Result;
 use crate::group::{Group, Reduce};
 use crate::partition::choices::Method;
+use crate::tier::TierStats;
 
 /// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
 /// [`GroupFile::set_view`] the view is the file's own bytes.
@@ -52,6 +54,8 @@ struct Inner {
     two_phase: Option<TwoPhase>,
     state: Mutex<State>,
     line: Line,
+    /// The tier that accesses go through, where the file is client-directed.
+    tier: Option<ClientDirected>,
 }
 
 #[derive(Debug)]
@@ -110,13 +114,14 @@ impl OpenOptions {
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
         let opened = (file.counts(), Faults::now());
-        let (hints, method) = (hints.clone(), choice.method);
+        let (hints, method) = (Hints { method: Some(choice.method), ..hints.clone() }, choice.method);
         let two_phase = match method {
             Method::TwoPhase => Some(TwoPhase::new(&group, &hints)?),
             Method::Auto | Method::ServerDirected | Method::ClientDirected => None,
         };
+        let tier = ClientDirected::open(&group, &file, &hints)?;
         let (state, line) = (Mutex::new(state), Line::default());
-        let inner = Inner { group, file, hints, method, opened, two_phase, state, line };
+        let inner = Inner { group, file, hints, method, opened, two_phase, state, line, tier };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -340,6 +345,9 @@ impl GroupFile {
 
     /// The file's length.
     pub fn len(&self) -> Result<u64> {
+        if let Some(tier) = &self.inner.tier {
+            return tier.len();
+        }
         self.inner.file.len()
     }
 
@@ -353,24 +361,43 @@ impl GroupFile {
         self.inner.file.attr()
     }
 
+    /// What the tier-1 server in this process has done so far and holds now, of all its files; `None` where this process runs none
+    /// for this file.
+    pub fn tier_stats(&self) -> Option<TierStats> {
+        self.inner.tier.as_ref()?.stats()
+    }
+
     /// Cuts or lengthens the file; collective.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         let group = &self.inner.group;
         group.same("a new length", &bytes.to_le_bytes())?;
         let mine = if group.rank() == 0 { self.inner.file.set_len(bytes) } else { Ok(()) };
-        group.agree(mine)
+        group.agree(mine)?;
+        if let Some(tier) = &self.inner.tier {
+            tier.set_len(bytes);
+        }
+        Ok(())
     }
 
     /// Puts what the group wrote on stable storage; collective.
     pub fn sync(&self) -> Result<()> {
-        let mine = self.inner.line.run(|| self.inner.file.sync());
+        let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
+        let mine = self.inner.line.run(|| {
+            let tier = tier();
+            let mine = self.inner.file.sync();
+            tier.and(mine)
+        });
         self.inner.group.agree(mine)
     }
 
     /// Closes it; collective. Errors of any member are told to all.
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);
-        let mine = self.inner.line.run(|| self.inner.file.close_shared());
+        let mine = self.inner.line.run(|| {
+            let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
+            let mine = self.inner.file.close_shared();
+            tier.and(mine)
+        });
         report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
         group.agree(mine)
     }
@@ -406,11 +433,19 @@ impl Inner {
     }
 
     fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
-        self.file.write_stream(&self.locate(offset, source.len())?, source)
+        let place = self.locate(offset, source.len())?;
+        if let Some(tier) = &self.tier {
+            return tier.write(&self.file, &place, source);
+        }
+        self.file.write_stream(&place, source)
     }
 
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        self.file.read_stream(&self.locate(offset, target.len())?, target)
+        let place = self.locate(offset, target.len())?;
+        if let Some(tier) = &self.tier {
+            return tier.read(&self.file, &place, target);
+        }
+        self.file.read_stream(&place, target)
     }
 
     /// The stream range of an access, checked.

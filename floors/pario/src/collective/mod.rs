@@ -9,6 +9,7 @@
 //! method wrote it.
 
 mod choice;
+mod client_directed;
 mod file;
 mod hints;
 mod report;

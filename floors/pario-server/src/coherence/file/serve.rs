@@ -4,7 +4,7 @@ use pario_core::{Nanos, SessionId};
 use pario_net::message::{Lease, Phase, Want};
 
 use super::{File, Holder, MIXED_MIN, State, Turn, Waiting, Wish};
-use crate::coherence::action::{Action, Ask, Barrier, Ticket};
+use crate::coherence::action::{Action, Ask, Barrier, Party, Ticket};
 use crate::coherence::flips::FLIPS_MAX;
 use crate::coherence::sabotage::{Bug, Sabotage};
 
@@ -32,8 +32,8 @@ impl File {
         while self.stop.is_none() || turn.sabotage.has(Bug::GrantInStop) {
             let Some(&head) = self.queue.front() else { return };
             let served = match head.wish {
-                Wish::Lease { session, want, .. } => {
-                    self.serve(Ask { session, inode: turn.inode, want, ticket: head.ticket }, turn)
+                Wish::Lease { session, want, party, .. } => {
+                    self.serve(Ask { session, inode: turn.inode, want, party, ticket: head.ticket }, turn)
                 }
                 Wish::Barrier { kind: Barrier::Stop, .. } => self.serve_stop(head.ticket, turn),
                 // Quiet ones were answered above, and grants never make a file quieter.
@@ -88,7 +88,7 @@ impl File {
 
     /// Serves the request at the head, or says that it must wait.
     fn serve(&mut self, ask: Ask, turn: &mut Turn<'_>) -> bool {
-        match self.way(ask.session, ask.want, turn.sabotage) {
+        match self.way(ask, turn.sabotage) {
             Way::Wait => return false,
             Way::Same { number } => self.grant_again(ask, number, turn),
             Way::Join => self.grant(ask, self.phase, turn),
@@ -110,7 +110,9 @@ impl File {
         true
     }
 
-    pub(super) fn way(&self, session: SessionId, want: Want, sabotage: Sabotage) -> Way {
+    pub(super) fn way(&self, ask: Ask, sabotage: Sabotage) -> Way {
+        let (session, want) = (ask.session, ask.want);
+        let party_only = self.is_held_by_party(ask) && self.mixed_since.is_none();
         let own = self.holders.get(&session).map(|holder| holder.state);
         match own {
             Some(State::Held { number }) if suffices(self.phase, want) => return Way::Same { number },
@@ -119,14 +121,13 @@ impl File {
             {
                 return Way::Same { number };
             }
-            Some(State::Held { .. }) if self.holders.len() == 1 && self.mixed_since.is_none() => {
-                return Way::Alone;
-            }
+            Some(State::Held { .. }) if party_only => return Way::Alone,
             None if self.holders.is_empty() => return Way::Alone,
+            None if party_only && !suffices(self.phase, want) => return Way::Alone,
             Some(_) | None => {}
         }
         let shares = sabotage.has(Bug::ShareExclusive) && self.phase == (Phase::Exclusive {});
-        if !shares && !self.fits(want) {
+        if !shares && !self.fits(ask) {
             return Way::Blocked;
         }
         // An own lease that fits but is not `Held` is on its way back.
@@ -135,13 +136,22 @@ impl File {
     }
 
     /// Whether one more holder with this wish can be in the present phase.
-    fn fits(&self, want: Want) -> bool {
+    fn fits(&self, ask: Ask) -> bool {
+        let want = ask.want;
         match self.phase {
-            Phase::Exclusive {} => false,
+            Phase::Exclusive {} => self.mixed_since.is_none() && self.is_held_by_party(ask),
             Phase::Write {} => self.mixed_since.is_none() && want == (Want::Write {}),
             Phase::Read {} => self.mixed_since.is_none() && want == (Want::Read {}),
             Phase::Mixed {} => self.mixed_since.is_some(),
         }
+    }
+
+    /// Whether all holders are the asker and its party, with leases that nobody wants back.
+    fn is_held_by_party(&self, ask: Ask) -> bool {
+        self.holders.iter().all(|(&session, holder)| {
+            let own = session == ask.session || ask.party.is_one_with(holder.party);
+            own && matches!(holder.state, State::Held { .. })
+        })
     }
 
     /// The phase for a request at the head of a file that is otherwise free.
@@ -152,29 +162,34 @@ impl File {
         match ask.want {
             Want::Read {} if self.holders.is_empty() => Phase::Read {},
             Want::Read {} => Phase::Exclusive {},
-            Want::Write {} if self.more_writers(ask.session) => Phase::Write {},
+            Want::Write {} if self.more_writers(ask) => Phase::Write {},
             Want::Write {} => Phase::Exclusive {},
         }
     }
 
     /// Whether the writer at the head is not the only one: another waits right behind it, or made way for it.
-    fn more_writers(&self, first: SessionId) -> bool {
+    fn more_writers(&self, first: Ask) -> bool {
         let mut writers = self.queue.iter().map_while(|waiting| match waiting.wish {
-            Wish::Lease { session, want: Want::Write {}, rival, .. } => Some((session, rival)),
+            Wish::Lease { session, want: Want::Write {}, party, rival, .. } => {
+                let other = session != first.session && !party.is_one_with(first.party);
+                Some(other || rival)
+            }
             Wish::Lease { .. } | Wish::Barrier { .. } => None,
         });
-        writers.any(|(session, rival)| session != first || rival)
+        writers.any(|another| another)
     }
 
     /// The writer next in line shares the write phase with `from`, which gave way to it and is likely to be back:
     /// else the two would take the file from each other forever.
-    pub(super) fn mark_rival(&mut self, from: SessionId) {
+    pub(super) fn mark_rival(&mut self, from: SessionId, of: Party) {
         let next = self.queue.iter_mut().find_map(|waiting| match &mut waiting.wish {
-            Wish::Lease { session, want, rival, .. } => Some((*session, *want, rival)),
+            Wish::Lease { session, want, party, rival, .. } => {
+                Some((*want, *session != from && !party.is_one_with(of), rival))
+            }
             Wish::Barrier { .. } => None,
         });
-        if let Some((session, Want::Write {}, rival)) = next {
-            *rival = session != from;
+        if let Some((Want::Write {}, other, rival)) = next {
+            *rival = other;
         }
     }
 
@@ -186,7 +201,9 @@ impl File {
             Phase::Read {} => ask.want == Want::Write {},
             Phase::Mixed {} => false,
         };
-        let taken = self.holders.iter().any(|(&session, holder)| session != ask.session && holder.is_live());
+        let taken = self.holders.iter().any(|(&session, holder)| {
+            session != ask.session && !ask.party.is_one_with(holder.party) && holder.is_live()
+        });
         let Some(Waiting { wish: Wish::Lease { flip_counted, .. }, .. }) = self.queue.front_mut() else {
             return;
         };
@@ -239,7 +256,7 @@ impl File {
         *turn.next_number = number.wrapping_add(1);
         self.phase = phase;
         let state = State::Held { number };
-        self.holders.insert(ask.session, Holder { state, reads: false, writes: false });
+        self.holders.insert(ask.session, Holder { state, party: ask.party, reads: false, writes: false });
         self.grant_again(ask, number, turn);
     }
 

@@ -1,34 +1,43 @@
-//! A set of bytes of one block, as sorted ranges that neither overlap nor touch.
+//! A set of bytes of one block, as sorted ranges that neither overlap nor touch: what a cache knows, or has not written down.
+//!
+//! Never: allocates by anything but the number of ranges. Always: sorted, apart from each other.
 
 use std::ops::Range;
 
 /// Byte positions within a block.
-pub(super) type Span = Range<usize>;
+pub type Span = Range<usize>;
 
+/// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Ranges {
+pub struct Ranges {
     spans: Vec<Span>,
 }
 
 impl Ranges {
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether no byte is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Takes everything out.
+    pub fn clear(&mut self) {
         self.spans.clear();
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = Span> + '_ {
+    /// The ranges, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Span> + '_ {
         self.spans.iter().cloned()
     }
 
-    pub(super) fn total_bytes(&self) -> usize {
+    /// Bytes in it.
+    #[must_use]
+    pub fn total_bytes(&self) -> usize {
         self.spans.iter().map(ExactSizeIterator::len).sum()
     }
 
     /// Adds the bytes of `span`, joining what it touches.
-    pub(super) fn insert(&mut self, span: Span) {
+    pub fn insert(&mut self, span: Span) {
         if span.is_empty() {
             return;
         }
@@ -43,19 +52,23 @@ impl Ranges {
     }
 
     /// Takes out everything from `start` on.
-    pub(super) fn cut(&mut self, start: usize) {
+    pub fn cut(&mut self, start: usize) {
         self.spans.retain(|span| span.start < start);
         if let Some(last) = self.spans.last_mut() {
             last.end = last.end.min(start);
         }
     }
 
-    pub(super) fn covers(&self, span: &Span) -> bool {
-        span.is_empty() || self.spans.iter().any(|s| s.start <= span.start && span.end <= s.end)
+    /// Whether all of `span` is in it.
+    #[must_use]
+    pub fn covers(&self, span: &Span) -> bool {
+        let before = self.spans.partition_point(|s| s.start <= span.start);
+        span.is_empty() || before.checked_sub(1).is_some_and(|last| span.end <= self.spans[last].end)
     }
 
     /// The parts of `within` that are not in the set.
-    pub(super) fn gaps(&self, within: Span) -> Vec<Span> {
+    #[must_use]
+    pub fn gaps(&self, within: Span) -> Vec<Span> {
         let mut gaps = Vec::new();
         let mut at = within.start;
         for span in &self.spans {
@@ -74,7 +87,8 @@ impl Ranges {
     }
 
     /// The set with every range widened to multiples of `unit`.
-    pub(super) fn widened(&self, unit: usize) -> Ranges {
+    #[must_use]
+    pub fn widened(&self, unit: usize) -> Ranges {
         let mut wide = Ranges::default();
         for span in &self.spans {
             wide.insert(span.start / unit * unit..span.end.next_multiple_of(unit));

@@ -1,0 +1,207 @@
+//! What a tier-1 server holds: which blocks, which of them were used longest ago, which became dirty longest ago.
+//!
+//! Never: touches a block's bytes or the partition; waits; throws out a block that is dirty or that somebody works on. Always: a block
+//! is in `by_use` (clean) or in `by_dirt` (dirty), never in both; blocks are locked before the ledger, never after it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pario_core::InodeId;
+
+use super::block::Block;
+
+pub(super) type SharedBlock = Arc<Mutex<Block>>;
+
+/// Names a block: its file, and its place among the blocks that this server has of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Key {
+    pub(super) inode: InodeId,
+    pub(super) index: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    slots: BTreeMap<Key, Slot>,
+    by_use: BTreeMap<u64, Key>,
+    by_dirt: BTreeMap<u64, Key>,
+    stamps: u64,
+    bytes: u64,
+    dirty_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    block: SharedBlock,
+    stamp: u64,
+    bytes: u64,
+    is_dirty: bool,
+}
+
+impl Ledger {
+    /// Memory of all blocks.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Memory of the dirty ones.
+    pub(super) fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// The block, made if it is not there; it counts as used now.
+    pub(super) fn pin(&mut self, key: Key, block_bytes: usize) -> SharedBlock {
+        self.stamps += 1;
+        if let Some(slot) = self.slots.get_mut(&key) {
+            if !slot.is_dirty {
+                self.by_use.remove(&slot.stamp);
+                self.by_use.insert(self.stamps, key);
+                slot.stamp = self.stamps;
+            }
+            return Arc::clone(&slot.block);
+        }
+        let block = Arc::new(Mutex::new(Block::new(block_bytes)));
+        let bytes = block_bytes as u64;
+        let slot = Slot { block: Arc::clone(&block), stamp: self.stamps, bytes, is_dirty: false };
+        self.slots.insert(key, slot);
+        self.by_use.insert(self.stamps, key);
+        self.bytes += bytes;
+        block
+    }
+
+    /// The block, if it is there.
+    pub(super) fn find(&self, key: Key) -> Option<SharedBlock> {
+        self.slots.get(&key).map(|slot| Arc::clone(&slot.block))
+    }
+
+    /// Says whether the block is dirty now; call it while holding the block.
+    pub(super) fn set_dirty(&mut self, key: Key, is_dirty: bool) {
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        if slot.is_dirty == is_dirty {
+            return;
+        }
+        self.stamps += 1;
+        let (from, to) = if is_dirty {
+            self.dirty_bytes += slot.bytes;
+            (&mut self.by_use, &mut self.by_dirt)
+        } else {
+            self.dirty_bytes -= slot.bytes;
+            (&mut self.by_dirt, &mut self.by_use)
+        };
+        from.remove(&slot.stamp);
+        to.insert(self.stamps, key);
+        slot.stamp = self.stamps;
+        slot.is_dirty = is_dirty;
+    }
+
+    /// Throws out clean blocks that nobody works on, those used longest ago first, until the rest takes at most `limit` bytes. False
+    /// if there are not enough of them.
+    pub(super) fn shrink_to(&mut self, limit: u64) -> bool {
+        let mut skipped = 0;
+        while limit < self.bytes {
+            let Some((&stamp, &key)) = self.by_use.range(skipped..).next() else { return false };
+            skipped = stamp + 1;
+            let unused = self.slots.get(&key).is_some_and(|slot| Arc::strong_count(&slot.block) == 1);
+            if unused {
+                self.remove(key);
+            }
+        }
+        true
+    }
+
+    /// The block that has been dirty longest, of those that pass.
+    pub(super) fn oldest_dirty(&self, passes: impl Fn(Key) -> bool) -> Option<Key> {
+        self.by_dirt.values().copied().find(|key| passes(*key))
+    }
+
+    /// Whether something of a file is dirty.
+    pub(super) fn has_dirty(&self, inode: InodeId) -> bool {
+        self.of(inode).any(|(_, slot)| slot.is_dirty)
+    }
+
+    /// The dirty blocks of a file, in order.
+    pub(super) fn dirty(&self, inode: InodeId) -> Vec<(Key, SharedBlock)> {
+        let dirty = self.of(inode).filter(|(_, slot)| slot.is_dirty);
+        dirty.map(|(key, slot)| (*key, Arc::clone(&slot.block))).collect()
+    }
+
+    /// The dirty blocks right behind one another from `key` on, at most `limit`.
+    pub(super) fn dirty_from(&self, key: Key, limit: usize) -> Vec<(Key, SharedBlock)> {
+        let ends = |(place, (next, slot)): &(usize, (&Key, &Slot))| {
+            slot.is_dirty && next.inode == key.inode && next.index == key.index + *place as u64
+        };
+        let run = self.slots.range(key..).take(limit).enumerate().take_while(ends);
+        run.map(|(_, (key, slot))| (*key, Arc::clone(&slot.block))).collect()
+    }
+
+    /// All blocks of a file.
+    pub(super) fn all(&self, inode: InodeId) -> Vec<(Key, SharedBlock)> {
+        self.of(inode).map(|(key, slot)| (*key, Arc::clone(&slot.block))).collect()
+    }
+
+    /// Drops a block.
+    pub(super) fn remove(&mut self, key: Key) {
+        let Some(slot) = self.slots.remove(&key) else { return };
+        if slot.is_dirty {
+            self.by_dirt.remove(&slot.stamp);
+            self.dirty_bytes -= slot.bytes;
+        } else {
+            self.by_use.remove(&slot.stamp);
+        }
+        self.bytes -= slot.bytes;
+    }
+
+    fn of(&self, inode: InodeId) -> impl Iterator<Item = (&Key, &Slot)> {
+        self.slots.range(Key { inode, index: 0 }..=Key { inode, index: u64::MAX })
+    }
+}
+
+/// A panic while something was held leaves nothing half done that a later user could not live with.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(index: u64) -> Key {
+        Key { inode: InodeId(7), index }
+    }
+
+    #[test]
+    fn clean_and_unused_blocks_go_oldest_first() {
+        let mut ledger = Ledger::default();
+        for index in 0..4 {
+            drop(ledger.pin(key(index), 10));
+        }
+        ledger.set_dirty(key(0), true);
+        let used = ledger.pin(key(1), 10);
+        assert!(ledger.shrink_to(30));
+        assert!(ledger.find(key(2)).is_none() && ledger.find(key(3)).is_some());
+        assert!(!ledger.shrink_to(10), "0 is dirty and 1 in use");
+        assert_eq!((ledger.bytes(), ledger.dirty_bytes()), (20, 10));
+        drop(used);
+        ledger.set_dirty(key(0), false);
+        assert!(ledger.shrink_to(0));
+        assert_eq!((ledger.bytes(), ledger.dirty_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn oldest_dirt_first_and_what_follows_it() {
+        let mut ledger = Ledger::default();
+        for index in [1, 2, 3, 4, 6] {
+            drop(ledger.pin(key(index), 10));
+        }
+        for index in [2, 6, 1, 3] {
+            ledger.set_dirty(key(index), true);
+        }
+        assert_eq!(ledger.oldest_dirty(|_| true), Some(key(2)));
+        assert_eq!(ledger.oldest_dirty(|key| key.index != 2), Some(key(6)));
+        let indices = |run: Vec<(Key, SharedBlock)>| run.iter().map(|(key, _)| key.index).collect::<Vec<_>>();
+        assert_eq!(indices(ledger.dirty_from(key(2), 16)), [2, 3]);
+        assert_eq!(indices(ledger.dirty_from(key(1), 2)), [1, 2]);
+        assert_eq!(indices(ledger.dirty(InodeId(7))), [1, 2, 3, 6]);
+        assert!(!ledger.has_dirty(InodeId(8)));
+    }
+}
