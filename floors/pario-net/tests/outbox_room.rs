@@ -1,5 +1,7 @@
 //! A full outbox and servers that go while somebody waits for room in it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::cell::Cell;
 use std::time::Duration;
 

@@ -21,7 +21,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let part = |start: i64, size: i64| SubarrayDimension { size: n, subsize: size, start };
     let box_of = [part(0, n), part(rank / 2 % 2 * half, half), part(rank % 2 * half, half)];
     let filetype = Datatype::subarray(&box_of, Order::C, &cell)?;
-    let mine: Vec<u8> = (0..filetype.size()).map(|at| (at % 251) as u8 ^ group.rank() as u8).collect();
+    let seed = u64::try_from(group.rank())? * 17;
+    let mine: Vec<u8> = (0..filetype.size()).flat_map(|at| u8::try_from((at + seed) % 251)).collect();
     for round in 0..5 {
         let options = partition.options().create(true).truncate(true).read(true).write(true);
         group.barrier()?;

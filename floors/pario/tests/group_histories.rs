@@ -4,6 +4,8 @@
 //! and no barrier stands between them. Always: a rank reads what it wrote; after a barrier a group reads what its members wrote; in the end
 //! the file is what all wrote. `PARIO_HISTORIES=100000 cargo test -p pario --test group_histories` runs as many as wanted.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,7 @@
 //! Views on the data path: random views, accesses and clients against a byte array, over every transport and store.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use std::sync::Arc;

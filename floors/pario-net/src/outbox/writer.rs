@@ -329,7 +329,7 @@ impl Outbox {
     /// Returns the position behind the record.
     pub fn commit(&self, meta: RecordMeta, data: &[u8], progress: Progress<'_>) -> Result<u64, Fault> {
         let concerns = concerns(&meta.layout, meta.offset..meta.offset + data.len() as u64);
-        self.commit_stream(meta, &concerns, data.len(), &mut |write| write(0, data), progress)
+        self.commit_stream(meta, &concerns, (data.len(), &mut |write| write(0, data)), progress)
     }
 
     /// The same for `bytes` bytes of a view's stream, which concern some servers and are put in place by `fill`.
@@ -337,8 +337,7 @@ impl Outbox {
         &self,
         meta: RecordMeta,
         concerns: &[Concern],
-        bytes: usize,
-        fill: Fill<'_>,
+        (bytes, fill): (usize, Fill<'_>),
         progress: Progress<'_>,
     ) -> Result<u64, Fault> {
         self.put(Entry { kind: RecordKind::Data, meta, bytes }, concerns, fill, progress)

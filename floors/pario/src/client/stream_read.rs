@@ -159,7 +159,7 @@ impl StreamRead<'_> {
         for concern in self.file.concerns(self.place) {
             match self.file.loan(concern.server, self.access.generation, under, false)? {
                 Loan::Refused => far.push(concern),
-                loan => near.push((concern, loan)),
+                loan @ (Loan::Descriptor(_) | Loan::Absent) => near.push((concern, loan)),
             }
         }
         // Messages first: servers work while lent objects are read.

@@ -39,8 +39,8 @@ impl Place {
 
     /// How many pieces of the file a typical part of the stream lies in, judged by its beginning.
     pub(super) fn piece_bytes(&self) -> u64 {
-        const LOOK: u64 = 8;
-        let extents = self.view.view().extents(self.stream.clone()).take(LOOK as usize);
+        const LOOK: usize = 8;
+        let extents = self.view.view().extents(self.stream.clone()).take(LOOK);
         let (bytes, count) = extents.fold((0, 0), |(bytes, count), extent| (bytes + extent.bytes, count + 1));
         bytes / u64::max(count, 1)
     }
@@ -212,7 +212,7 @@ impl StreamWrite<'_> {
             }
             self.tell_namesakes(concerns)?;
             let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| self.source.visit(range.clone(), write);
-            outbox.commit_stream(meta, concerns, range.len(), fill, &file.mount.minded())
+            outbox.commit_stream(meta, concerns, (range.len(), fill), &file.mount.minded())
         };
         let position = file.mount.twice_if_quick(commit)?;
         part.view.needed_to(position);
