@@ -225,6 +225,11 @@ impl Image {
         Image { bytes: vec![0; bytes], span_bytes, steps }
     }
 
+    /// How many steps, the last ones, are still there when all are written.
+    pub(super) fn steps_kept(&self) -> u64 {
+        self.steps
+    }
+
     /// Where an extent of a step lies.
     pub(super) fn place(&mut self, step: u64, extent: pario::view::Extent) -> &mut [u8] {
         let at = extent.file_offset - step * self.span_bytes + step % self.steps * self.span_bytes;

@@ -263,7 +263,8 @@ impl Rank {
         let mut target = Target::open(self, side, Purpose::Read)?;
         let mut data = vec![0; usize::try_from(self.sight.part.step_bytes).map_err(|_| too_large())?];
         let mut found = None;
-        for step in 0..self.seat.spec.steps() {
+        let steps = self.seat.spec.steps();
+        for step in target.first_kept(steps)..steps {
             data.fill(0);
             target.read(&self.sight.place(&self.seat, step), &mut data)?;
             let wrong = data::first_wrong(&self.sight.view, self.sight.part.stream(step), &data);

@@ -162,6 +162,18 @@ impl Target {
         }
     }
 
+    /// The first of `steps` steps that is still there when all are written.
+    pub(super) fn first_kept(&self, steps: u64) -> u64 {
+        match self {
+            Target::Image(image) => steps.saturating_sub(image.steps_kept()),
+            Target::Collective(_)
+            | Target::Independent(..)
+            | Target::Extents(..)
+            | Target::Whole(..)
+            | Target::TwoPhase(_) => 0,
+        }
+    }
+
     /// Bytes of offset lists that this rank has sent since the view was set.
     pub(super) fn list_bytes(&self) -> u64 {
         match self {
