@@ -79,10 +79,11 @@ impl SchedReport {
     }
 }
 
-/// Names of all policies, and of no policy.
+/// Names of all policies, of no policy, and of `mlf` with real aggregation.
 pub(crate) fn policy_names() -> Vec<String> {
-    let named = pario_sched::policy_names();
-    std::iter::once(runs::NONE).chain(named).map(str::to_owned).collect()
+    let named = pario_sched::policy_names().into_iter().map(str::to_owned);
+    let merging = format!("{}{}", headline::MLF, judged::VECTORED);
+    std::iter::once(runs::NONE.to_owned()).chain(named).chain([merging]).collect()
 }
 
 /// Runs the benchmark.
