@@ -120,7 +120,7 @@ struct SchedArgs {
     #[arg(long, value_name = "N")]
     seeds: Option<usize>,
     /// The first seed; the same seeds give the same figures everywhere
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = sched::SEED_DEFAULT)]
     seed: u64,
     /// Policies of the tables, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]

@@ -116,3 +116,20 @@ fn what_makes_no_sense_is_refused() {
     }
     check_nothing_left(dir.path());
 }
+
+/// The figures themselves are tested next to the model; runs of minutes of virtual time are too long for here.
+#[test]
+fn sched_refuses_what_makes_no_sense() {
+    let cases = [
+        (&["--seeds", "0"][..], "--seeds 0"),
+        (&["--seeds", "100000"], "--seeds 100000"),
+        (&["--policies", "fast"], "--policies fast: there are none, fifo, mlf"),
+        (&["--quick", "--plots", "somewhere"], "--plots somewhere"),
+    ];
+    for (arguments, said) in cases {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pario"));
+        let output = command.args(["bench", "sched"]).args(arguments).output().expect("the command runs");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{arguments:?}: {output:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! The figures with goals: `mlf` against `fifo` and against nothing, and the model against the paper.
 
-use super::judged::FIFO;
+use super::judged::{FIFO, VECTORED};
 use super::model::{App, RunResult};
 use super::runs::{NONE, Run, all};
 use super::workloads::{self as work, paper};
@@ -62,6 +62,11 @@ fn two_readers(figures: &mut Figures, seeds: &[u64], progress: &Progress) {
         figures.add(name, ratio, Goal::AtLeast(goal), note);
         gaps.extend(pairs.judged.iter().map(RunResult::finish_gap));
     }
+    let vectored = format!("{MLF}{VECTORED}");
+    let apps = work::two(TWO_READERS[0].0);
+    let pairs = Pairs::run("two readers, merged", [vectored.as_str(), MLF], &apps, seeds, progress);
+    let (ratio, note) = pairs.versus(RunResult::seconds);
+    figures.add("two_readers_virtual_vs_real_8k", ratio, Goal::None, note);
     let note = "of their time, under mlf, at all four granularities";
     figures.add("two_readers_finish_gap", Figure::of(&gaps, "ratio"), Goal::AtMost(0.05), note);
 }

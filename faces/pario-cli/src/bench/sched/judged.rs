@@ -1,18 +1,38 @@
 //! What is judged: each policy of `pario-sched`, and `none`, which passes everything on as it comes.
 //!
+//! The controller is told what a server would tell it about this disk: what a switch to another place costs, and how
+//! large requests are. Requests are only put in order (virtual aggregation), as in the paper; with
+//! [`VECTORED`] after its name a policy also gets to merge them (real aggregation).
+//!
 //! Always: what the controller refuses (its queues are bounded) waits outside, in order, as a server would hold it back.
 
 use std::collections::VecDeque;
 
 use pario_sched::{
     ApplicationId, Controller, FileId, HostId, Kind as SchedKind, Options, Outcome, Pick, Request, RequestId,
-    SetupError, Vectored,
+    SetupError, SwitchCost, Vectored,
 };
 
-use super::model::{Discipline, Kind, Nanos, Next, Posted, RequestIndex};
+use super::model::{Discipline, Kind, Nanos, Next, Params, Posted, RequestIndex};
 
 /// The policy that keeps the order of arrival, as a server without a scheduler does.
 pub(crate) const FIFO: &str = "fifo";
+
+/// After the name of a policy: the server carries out neighbours as one operation.
+pub(crate) const VECTORED: &str = "+vectored";
+
+/// Requests that the modelled server then carries out as one.
+const PARTS_MAX: usize = 256;
+
+/// What a server with this disk tells the controller.
+fn options() -> Options {
+    let mut options = Options::default();
+    let disk = Params::PAPER.disk;
+    let switch_ns = disk.command_ns + disk.seek_average_ns + disk.rotation_ns / 2;
+    options.quantum.switch = SwitchCost::Fixed { us: switch_ns / US };
+    options.quantum.window_bytes = Params::PAPER.request_max;
+    options
+}
 
 /// Nanoseconds of a microsecond, the unit of the controller.
 const US: Nanos = 1000;
@@ -33,20 +53,23 @@ pub(crate) struct Judged {
 pub(crate) struct Unscheduled(VecDeque<RequestIndex>);
 
 impl Judged {
-    /// By the name of a policy.
-    pub(crate) fn new(policy: &str) -> Result<Judged, SetupError> {
-        Judged::with(policy, Options::default())
+    /// By the name of a policy, with or without [`VECTORED`].
+    pub(crate) fn new(name: &str) -> Result<Judged, SetupError> {
+        Judged::with(name, options())
     }
 
     /// With a queue of so many requests.
     #[cfg(test)]
-    pub(crate) fn with_queue(policy: &str, queue_max: usize) -> Result<Judged, SetupError> {
-        Judged::with(policy, Options { queue_max, ..Options::default() })
+    pub(crate) fn with_queue(name: &str, queue_max: usize) -> Result<Judged, SetupError> {
+        Judged::with(name, Options { queue_max, ..options() })
     }
 
-    fn with(policy: &str, options: Options) -> Result<Judged, SetupError> {
+    fn with(name: &str, options: Options) -> Result<Judged, SetupError> {
+        let policy = name.strip_suffix(VECTORED).unwrap_or(name);
         let mut controller = Controller::new(policy, options)?;
-        controller.set_vectored(HostId::FIRST, Vectored::Contiguous { parts_max: PARTS_MAX });
+        if policy != name {
+            controller.set_vectored(HostId::FIRST, Vectored::Contiguous { parts_max: PARTS_MAX });
+        }
         Ok(Judged {
             controller,
             known: Vec::new(),
@@ -76,9 +99,6 @@ impl Judged {
         true
     }
 }
-
-/// Requests that the modelled server carries out as one.
-const PARTS_MAX: usize = 256;
 
 impl Discipline for Judged {
     fn orders_service(&self) -> bool {

@@ -94,7 +94,7 @@ fn ten(tables: &mut Tables, policies: &[String], seed: u64, progress: &Progress)
     let mut variants = vec![("all".to_owned(), apps.clone())];
     variants.extend(apps.iter().map(|app| (app.name.clone(), alone(app))));
     let sweep = Sweep::run("ten applications", policies, &variants, seed, progress);
-    let columns: Vec<String> = policies.iter().cloned().collect();
+    let columns = policies.to_vec();
     let mut with_paper = columns.clone();
     with_paper.extend(["NFS".to_owned(), "aIOLi".to_owned()]);
     let mut times = Table::new("ten applications at once; NFS and aIOLi are the paper's", "s", with_paper);
