@@ -118,6 +118,18 @@ impl UpstreamStore {
         }
     }
 
+    /// Lets go of all closed files, as before one of them is removed: a file that is kept open would stay on the disks.
+    pub(crate) fn forget_idle(&self) {
+        let idle: Vec<InodeId> = lock(&self.idle).drain(..).collect();
+        for inode in idle {
+            let is_closed =
+                self.shared.object(inode).is_some_and(|object| object.opens.load(Ordering::Acquire) == 0);
+            if is_closed {
+                self.forget(inode);
+            }
+        }
+    }
+
     fn forget(&self, inode: InodeId) {
         let removed = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&inode);
         let Some(object) = removed else { return };
