@@ -20,5 +20,7 @@ mod relay;
 mod take;
 mod views;
 
+/// What a server stands on, for those who embed one above something of their own.
+pub use pario_store as store;
 pub use peers::Connect;
 pub use service::{Ending, NamesSpec, Server, ServerSpec, Taking};

@@ -2,7 +2,7 @@
 //!
 //! Never: knows where it belongs. Always: what is dirty is known; bytes that are not known mean nothing.
 
-use pario_store::ranges::{Ranges, Span};
+use pario_server::store::ranges::{Ranges, Span};
 
 /// See the module.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use pario_core::{Code, Fault, Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex, Space};
 use pario_server::Taking;
-use pario_store::{LendAccess, Lent, Store, StoreError, StoreStats};
+use pario_server::store::{LendAccess, Lent, Store, StoreError, StoreStats};
 use pario_sys::Piece;
 use pario_sys::process::fork_generation;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pario_core::{Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex};
-use pario_store::Store;
+use pario_server::store::Store;
 use proptest::prelude::*;
 
 use super::UpstreamStore;
