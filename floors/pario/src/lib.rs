@@ -13,6 +13,10 @@
 //!
 //! Never: needs an MPI, FUSE or HDF5 installation. Always: an error names server, file and range.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 mod handle;
 
 pub mod client;
