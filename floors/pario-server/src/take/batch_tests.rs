@@ -1,3 +1,5 @@
+//! Tests of one round of taking: merging, order, direct writes.
+
 use pario_core::{Generation, InodeId};
 use pario_store::memory::MemoryStore;
 use pario_view::{Access, Datatype};

@@ -57,6 +57,16 @@ struct Own {
     upstream: Arc<Mount>,
 }
 
+impl Drop for Own {
+    fn drop(&mut self) {
+        if self.store.is_own_process() {
+            self.server.stop();
+            self.server.wait_finished();
+            self.store.shut();
+        }
+    }
+}
+
 impl Tier {
     /// The way to its servers.
     pub(crate) fn mount(&self) -> &Arc<Mount> {

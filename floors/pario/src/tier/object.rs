@@ -407,7 +407,7 @@ impl Guardian for TierObject {
     fn give_up(&self) {
         // First ranks may not write behind any more, then everything that they did is taken: what comes later waits for a new lease.
         self.revoking.store(true, Ordering::Release);
-        if let Some(taking) = self.shared.taking.get() {
+        if let Some(taking) = self.shared.taking() {
             taking.take_all();
         }
         let file = self.file();

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
 use pario_core::InodeId;
 use pario_net::outbox::write_behind_bit;
@@ -25,8 +25,8 @@ const TRIES_MAX: usize = 64;
 pub(super) struct Shared {
     pub(super) ledger: Mutex<Ledger>,
     pub(super) objects: RwLock<HashMap<InodeId, Arc<TierObject>>>,
-    /// The server's taking thread, once it runs.
-    pub(super) taking: OnceLock<Taking>,
+    /// The server's taking thread, while it runs.
+    taking: Mutex<Option<Taking>>,
     pub(super) counts: Counts,
     limit: AtomicU64,
     order: Mutex<Order>,
@@ -56,12 +56,25 @@ impl Shared {
         Shared {
             ledger: Mutex::default(),
             objects: RwLock::default(),
-            taking: OnceLock::new(),
+            taking: Mutex::default(),
             counts: Counts::default(),
             limit: AtomicU64::new(cache_bytes),
             order: Mutex::new(Order::Rest),
             wake: Condvar::new(),
         }
+    }
+
+    /// The server's taking thread, while there is one.
+    pub(super) fn taking(&self) -> Option<Taking> {
+        lock(&self.taking).clone()
+    }
+
+    pub(super) fn begin_taking(&self, taking: Taking) {
+        *lock(&self.taking) = Some(taking);
+    }
+
+    pub(super) fn end_taking(&self) {
+        lock(&self.taking).take();
     }
 
     /// Sets the size of the cache.

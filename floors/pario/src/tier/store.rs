@@ -64,8 +64,7 @@ impl UpstreamStore {
 
     /// Makes the server's taking thread known.
     pub(crate) fn set_taking(&self, taking: Taking) {
-        // Said once, by whoever started the server.
-        let _ = self.shared.taking.set(taking);
+        self.shared.begin_taking(taking);
     }
 
     /// Sets the size of the cache.
@@ -93,7 +92,7 @@ impl UpstreamStore {
         objects.insert(inode, object);
         drop(objects);
         lock(&self.idle).retain(|idle| *idle != inode);
-        if let Some(taking) = self.shared.taking.get() {
+        if let Some(taking) = self.shared.taking() {
             taking.grant();
         }
         // Closed out here: whoever closes may have to wait.
@@ -128,6 +127,29 @@ impl UpstreamStore {
                 self.forget(inode);
             }
         }
+    }
+
+    /// Ends the staging thread and lets go of all files. The server has ended: nobody takes anything any more. Whoever ran the server
+    /// calls it, since the last to drop the store may be the taking thread, which cannot wait for itself.
+    pub(super) fn shut(&self) {
+        let stager = lock(&self.stager).take();
+        if self.fork != fork_generation() {
+            // The thread and the files are the parent's.
+            std::mem::forget(stager);
+            return;
+        }
+        self.shared.end_taking();
+        self.shared.stop();
+        if let Some(Err(_)) = stager.map(JoinHandle::join) {
+            tracing::error!("the staging thread of tier 1 panicked");
+        }
+        for object in self.shared.all() {
+            self.forget(object.inode());
+        }
+    }
+
+    pub(super) fn is_own_process(&self) -> bool {
+        self.fork == fork_generation()
     }
 
     fn forget(&self, inode: InodeId) {
@@ -197,19 +219,7 @@ impl UpstreamStore {
 
 impl Drop for UpstreamStore {
     fn drop(&mut self) {
-        let stager = lock(&self.stager).take();
-        if self.fork != fork_generation() {
-            // The thread and the files are the parent's.
-            std::mem::forget(stager);
-            return;
-        }
-        self.shared.stop();
-        if let Some(Err(_)) = stager.map(JoinHandle::join) {
-            tracing::error!("the staging thread of tier 1 panicked");
-        }
-        for object in self.shared.all() {
-            self.forget(object.inode());
-        }
+        self.shut();
     }
 }
 

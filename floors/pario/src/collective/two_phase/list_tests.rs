@@ -1,3 +1,5 @@
+//! Tests of the offset lists.
+
 use pario_view::{Access, Datatype};
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Tests of the planner.
+
 use proptest::prelude::*;
 
 use super::*;
