@@ -419,6 +419,7 @@ fn an_aggregator_that_is_gone_is_named() {
                     let client = client.lock().unwrap().take().unwrap();
                     let file = open(&client, &group, "f", hints);
                     file.write_at(group.rank() as u64 * 10, b"before").unwrap();
+                    group.barrier().unwrap();
                     if group.rank() == 0 {
                         drop((file, client, group));
                         gone.wait();
