@@ -120,7 +120,7 @@ fn apart(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
     let takes = play.scene(&setting, &[])?;
     let each = show::steady_messages(&takes, play.plan.servers as u64);
     if !each.is_empty() {
-        let note = "sent by a process to a server inside a server-directed write call, after the first one, when they share no memory; warm";
+        let note = "sent by a process to a server inside a server-directed write call, in the second half of the steps, when they share no memory; warm";
         play.add("messages_between_nodes", Figure::of(&each, "messages"), Goal::AtMost(1.0), note);
     }
     Ok(())

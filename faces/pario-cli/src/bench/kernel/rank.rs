@@ -173,7 +173,7 @@ impl Rank {
         self.fill(0)?;
         self.prepare(side);
         self.group.barrier()?;
-        let mut tally = Tally::start(&self.partition);
+        let mut tally = Tally::start(&self.partition, self.seat.spec.steps());
         let mut target = Target::open(self, side, Purpose::Write)?;
         for step in 0..self.seat.spec.steps() {
             let began = Began::now();
@@ -194,7 +194,7 @@ impl Rank {
         let tail = self.tail();
         self.prepare(side);
         self.group.barrier()?;
-        let mut tally = Tally::start(&self.partition);
+        let mut tally = Tally::start(&self.partition, self.seat.spec.steps());
         let mut target = Target::open(self, side, Purpose::Read)?;
         for step in 0..self.seat.spec.steps() {
             self.wipe(step);

@@ -173,7 +173,8 @@ pub(super) fn add_counts(figures: &mut Figures, takes: &Takes, ranks: u64, prefi
     }
     let messages: Vec<f64> = steady_messages(takes, 1).iter().map(|each| each * number(ranks)).collect();
     if !messages.is_empty() {
-        let note = "sent by all ranks inside a server-directed write call, after the first one; warm";
+        let note =
+            "sent by all ranks inside a server-directed write call, in the second half of the steps; warm";
         figures.add(
             format!("{prefix}messages_per_collective"),
             Figure::of(&messages, "messages"),
@@ -183,7 +184,7 @@ pub(super) fn add_counts(figures: &mut Figures, takes: &Takes, ranks: u64, prefi
     }
 }
 
-/// Messages of one rank inside a server-directed write call, from the second on and warm, divided by so many; round by round.
+/// Messages of one rank inside a server-directed write call, in the second half of the steps and warm, divided by so many; round by round.
 pub(super) fn steady_messages(takes: &Takes, by: u64) -> Vec<f64> {
     let steady = |take: &Take| {
         let pass = &take.write[1];
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn messages_are_counted_per_collective_over_all_ranks() {
         let mut takes = Takes::default();
-        // Two ranks, five steps each, of which four are steady; one message each in every one of them.
+        // Two ranks, eight steps each, of which four are steady; one message each in every one of them.
         let counts = [("steady_messages", 8), ("steady_steps", 8), ("list_bytes", 16)];
         let counts = counts.map(|(name, count)| (name.to_owned(), count)).into();
         let pass = Pass { counts, ..Pass::default() };

@@ -21,7 +21,9 @@ pub(super) struct Tally {
     pub(super) list_bytes: u64,
     before: BTreeMap<String, u64>,
     steps: u64,
-    /// Sent inside calls from the second step on, when nothing is new any more.
+    /// From this step on nothing is new: views are known, and the lease of whoever came first is shared by all.
+    steady_from: u64,
+    /// Sent inside calls from then on.
     steady_messages: u64,
 }
 
@@ -33,8 +35,8 @@ pub(super) struct Step {
 }
 
 impl Tally {
-    /// The clock runs.
-    pub(super) fn start(partition: &Partition) -> Tally {
+    /// The clock runs, for so many steps; the second half of them is what is steady.
+    pub(super) fn start(partition: &Partition, steps: u64) -> Tally {
         let before = counts_of(partition);
         Tally {
             began: Began::now(),
@@ -44,6 +46,7 @@ impl Tally {
             list_bytes: 0,
             before,
             steps: 0,
+            steady_from: steps.div_ceil(2),
             steady_messages: 0,
         }
     }
@@ -57,7 +60,7 @@ impl Tally {
     /// They are over.
     pub(super) fn step_done(&mut self, step: &Step, partition: &Partition) {
         self.inside += step.began.elapsed();
-        if 0 < self.steps {
+        if self.steady_from <= self.steps {
             self.steady_messages += partition.counts().messages - step.messages;
         }
         self.steps += 1;
@@ -70,7 +73,7 @@ impl Tally {
         let own = [
             ("list_bytes", self.list_bytes),
             ("steady_messages", self.steady_messages),
-            ("steady_steps", self.steps.saturating_sub(1)),
+            ("steady_steps", self.steps.saturating_sub(self.steady_from)),
             ("compute_ns", u64::try_from(self.compute.as_nanos()).unwrap_or(u64::MAX)),
         ];
         counts.extend(own.map(|(name, count)| (name.to_owned(), count)));
