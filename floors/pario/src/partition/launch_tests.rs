@@ -197,10 +197,7 @@ fn all_come_up_and_serve_on_their_own() {
         assert_eq!(server.index, ServerIndex(at));
         assert_eq!(server.unix, Some(server.dir.join("socket")));
         assert_eq!(Identity::read(&server.dir).unwrap().unwrap().made_directories, 2);
-        wait_until("it has a session of its own", || {
-            let pid = rustix::process::Pid::from_raw(server.pid.try_into().unwrap());
-            rustix::process::getsid(pid).is_ok_and(|session| Some(session) == pid)
-        });
+        wait_until("it has a session of its own", || session_of(server.pid) == server.pid);
         wait_until("its log is open", || server.dir.join(LOG_FILE).exists());
         assert!(server.process().is_alive());
     }
@@ -326,8 +323,19 @@ fn other_hosts_are_reached_by_the_launch_command() {
 
 /// The parent of a process, from /proc.
 fn parent_of(pid: u32) -> u32 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap()
+    stat_field(pid, 4)
+}
+
+/// The session of a process, from /proc; 0 while that is one of another pid namespace, which `rustix::process::getsid` does not bear.
+fn session_of(pid: u32) -> u32 {
+    stat_field(pid, 6)
+}
+
+/// A field of `/proc/PID/stat`, counted as `proc(5)` does; the fields after the name only.
+fn stat_field(pid: u32, number: usize) -> u32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, after_name) = stat.rsplit_once(") ").unwrap();
+    after_name.split_ascii_whitespace().nth(number - 3).unwrap().parse().unwrap()
 }
 
 fn parent_is_relay(pid: u32) -> bool {
