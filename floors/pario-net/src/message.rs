@@ -189,8 +189,10 @@ pub enum Want {
     Read {},
     /// Reading and writing.
     Write {},
+    /// Writing beside others that are about to ask too, as the members of a group do: the write phase from the start.
+    WriteTogether {},
 }
-encode_enum!(Want { 1 => Read {}, 2 => Write {} });
+encode_enum!(Want { 1 => Read {}, 2 => Write {}, 3 => WriteTogether {} });
 
 /// The phase a file is in for one client: what it may do without asking.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -165,8 +165,11 @@ impl OutboxReader {
     /// Whether a thread of the client waits for what it wrote to be taken, as for sync, close or a read. A hint.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
-        let room = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Acquire);
-        room < self.segment.load_u64(outbox_at::WAITING, Ordering::Relaxed)
+        // One that wants room says so before it waits, and until it does not: seen before or after, it is not urgent.
+        let room_before = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Acquire);
+        let waiting = self.segment.load_u64(outbox_at::WAITING, Ordering::Acquire);
+        let room_after = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Relaxed);
+        room_before.max(room_after) < waiting
     }
 
     /// Whether a thread of the client waits for the cursor. Call after moving it.

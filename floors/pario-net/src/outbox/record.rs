@@ -109,6 +109,12 @@ impl RecordHead {
         span(u64::from(self.data_bytes))
     }
 
+    /// The range of its view's stream, or of the file, that its data is.
+    #[must_use]
+    pub fn stream(&self) -> std::ops::Range<u64> {
+        self.offset..self.offset + u64::from(self.data_bytes)
+    }
+
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_HEAD_BYTES] {

@@ -526,7 +526,8 @@ impl Outbox {
     /// Sleeps until the server's cursor moves, for a short while.
     fn nap(&self, cursor: &Cursor, position: u64) {
         let turn = cursor.page.load_u32(cursor_at::TURN, Ordering::Acquire);
-        self.segment.fetch_add_u64(outbox_at::WAITING, 1, Ordering::Relaxed);
+        // What it waits for is said already.
+        self.segment.fetch_add_u64(outbox_at::WAITING, 1, Ordering::Release);
         // Pairs with the server's fence between moving its cursor and looking whether somebody waits.
         fence(Ordering::SeqCst);
         if cursor.taken() < position {

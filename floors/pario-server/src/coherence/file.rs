@@ -57,7 +57,7 @@ impl Holder {
     fn note(&mut self, want: Want) {
         match want {
             Want::Read {} => self.reads = true,
-            Want::Write {} => self.writes = true,
+            Want::Write {} | Want::WriteTogether {} => self.writes = true,
         }
     }
 
@@ -77,7 +77,7 @@ pub(super) enum Wish {
         party: Party,
         /// This request's taking the file from the other kind of user has been counted.
         flip_counted: bool,
-        /// An exclusive writer gave way to it, and will be back.
+        /// An exclusive writer gave way to it and will be back, or others are about to come.
         rival: bool,
     },
     /// Silence.
@@ -129,8 +129,11 @@ impl Default for File {
 impl File {
     /// See [`super::Leases::acquire`].
     pub(super) fn acquire(&mut self, ask: Ask, turn: &mut Turn<'_>) {
+        // Those who write together are each other's rivals before they have met.
+        let rival = ask.want == (Want::WriteTogether {});
+        let ask = if rival { Ask { want: Want::Write {}, ..ask } } else { ask };
         let (session, want, party) = (ask.session, ask.want, ask.party);
-        let wish = Wish::Lease { session, want, party, flip_counted: false, rival: false };
+        let wish = Wish::Lease { session, want, party, flip_counted: false, rival };
         self.queue.push_back(Waiting { ticket: ask.ticket, since: turn.now, wish });
         if self.mixed_is_over(turn.now) {
             self.leave_mixed(turn);

@@ -129,6 +129,8 @@ impl World {
         }
         let want = if self.dice.below(2) == 0 { Want::Read {} } else { Want::Write {} };
         self.checker.file(inode).waiting.push((ticket, Wait::Lease { session, want }));
+        let together = want == (Want::Write {}) && self.dice.below(4) == 0;
+        let want = if together { Want::WriteTogether {} } else { want };
         let party = self.checker.party(session);
         self.input(|leases, now, out| leases.acquire(Ask { session, inode, want, party, ticket }, now, out))
     }

@@ -7,6 +7,7 @@
 //! The rules, in short:
 //! - A lone reader gets the read phase, so that a second one costs no recall; a lone writer gets exclusive.
 //! - Requests wait in order of arrival. Neighbours of one kind are granted together. Only a look may go ahead.
+//! - Writers that say that others are about to come get the write phase at once.
 //! - A second writer makes the first give back; then both get the write phase.
 //! - A session that alone holds a file gets more without a recall: the new lease replaces the old one.
 //! - Sessions of one [`Party`](super::Party) are one user: they share the exclusive phase, take nothing from each other, and

@@ -56,7 +56,11 @@ impl Script {
             [who, "reclaimed"] => leases.reclaimed(session(who), now, out),
             [number, who, want] | [number, who, want, _] => {
                 let party = Party(words.get(3).map_or(0, |party| party.parse().unwrap()));
-                let want = if want == "write" { Want::Write {} } else { Want::Read {} };
+                let want = match want {
+                    "write" => Want::Write {},
+                    "together" => Want::WriteTogether {},
+                    _ => Want::Read {},
+                };
                 let ask = Ask { session: session(who), inode, want, party, ticket: ticket(number) };
                 leases.acquire(ask, now, out);
             }

@@ -4,6 +4,8 @@
 //! outboxes become one vectored write. Where records overlap, or an older one meets a direct write, the object is written newest
 //! first instead, each byte once.
 //!
+//! Small pieces are copied together first; larger ones go to the store from where they lie.
+//!
 //! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
 
 use std::collections::{BTreeMap, HashMap};
@@ -76,6 +78,8 @@ pub(super) struct Batch<'a> {
 /// What failed, by source. For outboxes with the object, since errors are kept per file.
 #[derive(Default)]
 pub(super) struct Errors {
+    /// Not an error: pieces overlapped.
+    pub(super) overlap: bool,
     messages: HashMap<usize, Fault>,
     pub(super) outboxes: Vec<(usize, ObjectId, Fault)>,
 }
@@ -91,6 +95,8 @@ pub(super) struct Streamed<'v> {
     pub(super) view: Option<&'v View>,
     pub(super) layout: Layout,
     pub(super) stream: Range<u64>,
+    /// Only what falls into this part of the object.
+    pub(super) local: Range<u64>,
 }
 
 /// How a slice's data is laid out.
@@ -133,12 +139,14 @@ impl<'a> Batch<'a> {
     ) -> bool {
         let (start, offset, (packing, data)) = (self.cuts.len(), streamed.stream.start, data);
         let mut packed = 0;
+        let wanted = &streamed.local;
         let mut add = |batch: &mut Self, stream_offset: u64, local: LocalOffset, bytes: u64| {
             let data_at = if packing == Packing::Whole { stream_offset - offset } else { packed };
             packed += bytes;
             let fits = data_at + bytes <= data.len() as u64;
-            if fits {
-                batch.cut(local.0, data_at, bytes);
+            let (from, to) = (local.0.max(wanted.start), (local.0 + bytes).min(wanted.end));
+            if fits && from < to {
+                batch.cut(from, data_at + from - local.0, to - from);
             }
             fits
         };
@@ -146,10 +154,12 @@ impl<'a> Batch<'a> {
         let fits = match streamed.view {
             Some(view) => view
                 .on_server(&streamed.layout, index, stream)
+                .take_while(|part| part.local.0 < wanted.end)
                 .all(|part| add(self, part.stream_offset, part.local, part.bytes)),
             None => streamed
                 .layout
                 .pieces_on(index, stream)
+                .take_while(|piece| piece.local.0 < wanted.end)
                 .all(|piece| add(self, piece.file_offset, piece.local, piece.bytes)),
         };
         let exact = fits && (packing == Packing::Whole || packed == data.len() as u64);
@@ -209,6 +219,7 @@ impl<'a> Batch<'a> {
         for group in self.slices.chunk_by(|a, b| a.object == b.object) {
             let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
             if direct || self.merge(group, &mut writer).is_err() {
+                writer.errors.overlap = true;
                 writer.run = Run::default();
                 self.write_newest_first(group, &mut writer);
             }
@@ -373,14 +384,72 @@ impl Covered {
     }
 }
 
+/// Pieces of fewer bytes are copied together: that costs less than the kernel's work for one more piece.
+const COPIED_BYTES_MAX: usize = 512;
+/// Bytes that are copied together before they are written, small enough to stay in a processor's cache.
+const COPY_BYTES_MAX: usize = 256 << 10;
+
 /// Pieces that follow each other in an object.
 #[derive(Default)]
 struct Run<'a> {
     start: u64,
     end: u64,
-    pieces: Vec<Piece<'a>>,
+    parts: Vec<Part<'a>>,
+    /// Small pieces, copied together: room for all that a run may have, made when the first one comes, and how much is used.
+    copies: Vec<u8>,
+    copied: usize,
+    /// Pieces as they were cut.
+    pieces: u64,
     /// Slices that they come from.
     slices: Vec<usize>,
+}
+
+/// One buffer of a vectored write.
+#[derive(Clone)]
+enum Part<'a> {
+    /// Where it lies.
+    InPlace(Piece<'a>),
+    /// In the run's copies.
+    Copied(Range<usize>),
+}
+
+impl<'a> Run<'a> {
+    /// Whether a piece of so many bytes must wait for the next run.
+    fn is_full(&self, bytes: usize) -> bool {
+        let no_copy = bytes < COPIED_BYTES_MAX && COPY_BYTES_MAX < self.copied + bytes;
+        self.parts.len() == PIECES_PER_CALL_MAX || no_copy
+    }
+
+    #[inline]
+    fn push(&mut self, piece: Piece<'a>) {
+        self.pieces += 1;
+        if COPIED_BYTES_MAX <= piece.len() {
+            self.parts.push(Part::InPlace(piece));
+            return;
+        }
+        self.copies.resize(COPY_BYTES_MAX, 0);
+        let (start, end) = (self.copied, self.copied + piece.len());
+        piece.copy_to(&mut self.copies[start..end]);
+        self.copied = end;
+        match self.parts.last_mut() {
+            Some(Part::Copied(last)) => last.end = end,
+            Some(Part::InPlace(_)) | None => self.parts.push(Part::Copied(start..end)),
+        }
+    }
+
+    fn buffers(&self) -> Vec<Piece<'_>> {
+        let buffer = |part: &Part<'a>| match part {
+            Part::InPlace(piece) => *piece,
+            Part::Copied(range) => Piece::from(&self.copies[range.clone()]),
+        };
+        self.parts.iter().map(buffer).collect()
+    }
+
+    fn clear(&mut self) {
+        self.parts.clear();
+        self.slices.clear();
+        (self.copied, self.pieces) = (0, 0);
+    }
 }
 
 /// Puts pieces together and writes them.
@@ -395,13 +464,13 @@ impl<'a> Writer<'a, '_> {
     #[inline]
     fn push(&mut self, group: &[Slice<'a>], number: usize, cut: &Cut) {
         let Some(data) = group[number].data else { return };
-        if self.run.end != cut.local || self.run.pieces.len() == PIECES_PER_CALL_MAX {
+        if self.run.end != cut.local || self.run.is_full(cut.bytes as usize) {
             self.flush(group);
         }
-        if self.run.pieces.is_empty() {
+        if self.run.parts.is_empty() {
             self.run.start = cut.local;
         }
-        self.run.pieces.push(data.part(cut.data_at as usize, cut.bytes as usize));
+        self.run.push(data.part(cut.data_at as usize, cut.bytes as usize));
         if self.run.slices.last() != Some(&number) && !self.run.slices.contains(&number) {
             self.run.slices.push(number);
         }
@@ -409,7 +478,7 @@ impl<'a> Writer<'a, '_> {
     }
 
     fn flush(&mut self, group: &[Slice<'a>]) {
-        if self.run.pieces.is_empty() {
+        if self.run.parts.is_empty() {
             return;
         }
         let slices = self.run.slices.iter().map(|number| &group[*number]);
@@ -424,17 +493,16 @@ impl<'a> Writer<'a, '_> {
         match written {
             Ok(()) => {
                 let bytes = self.run.end - self.run.start;
-                self.ground.stats.staged(self.run.pieces.len() as u64, bytes);
+                self.ground.stats.staged(self.run.pieces, bytes);
             }
             Err(fault) => slices.for_each(|slice| note(slice, &fault, &mut self.errors)),
         }
-        self.run.pieces.clear();
-        self.run.slices.clear();
+        self.run.clear();
     }
 
     fn write(&self, group: &[Slice<'a>]) -> Result<(), Fault> {
         let object = group[self.run.slices[0]].object;
-        let written = self.ground.store.write(object, LocalOffset(self.run.start), &self.run.pieces);
+        let written = self.ground.store.write(object, LocalOffset(self.run.start), &self.run.buffers());
         written.map_err(|error| store_fault(self.index, &error))
     }
 }

@@ -75,7 +75,7 @@ fn interleaved_views_of_two_writers_become_one_write() {
     let mut batch = Batch::new(ServerIndex(0));
     for (writer, data) in [(0, b"aaaa"), (1, b"bbbb")] {
         let view = View::new(writer, &byte, &every_other, Access::Write).unwrap();
-        let streamed = Streamed { view: Some(&view), layout, stream: 0..4 };
+        let streamed = Streamed { view: Some(&view), layout, stream: 0..4, local: 0..u64::MAX };
         let place = usize::try_from(writer).unwrap();
         assert!(batch.add_stream(
             object(1),
@@ -107,7 +107,7 @@ fn a_message_that_is_not_what_its_view_asks_for_is_refused() {
     let byte = Datatype::elementary(1).unwrap();
     let view = View::new(0, &byte, &byte.resized(0, 2).unwrap(), Access::Write).unwrap();
     let layout = Layout::new(4096, 1, 0, 1).unwrap();
-    let streamed = Streamed { view: Some(&view), layout, stream: 0..4 };
+    let streamed = Streamed { view: Some(&view), layout, stream: 0..4, local: 0..u64::MAX };
     let mut batch = Batch::new(ServerIndex(0));
     for data in [&b"abc"[..], b"abcde"] {
         assert!(!batch.add_stream(object(1), stamp(1, 0), &streamed, (Packing::Part, Piece::from(data))));
@@ -158,7 +158,7 @@ proptest! {
                     let stride = i64::try_from(spread(write.stride)).unwrap();
                     let start = i64::try_from(places[0]).unwrap();
                     let view = View::new(start, &byte, &byte.resized(0, stride).unwrap(), Access::Write).unwrap();
-                    let streamed = Streamed { view: Some(&view), layout, stream: 0..write.count };
+                    let streamed = Streamed { view: Some(&view), layout, stream: 0..write.count, local: 0..u64::MAX };
                     let piece = Piece::from(&data[n][..usize::try_from(write.count).unwrap()]);
                     prop_assert!(batch.add_stream(object(1), stamp, &streamed, (Packing::Whole, piece)));
                 }

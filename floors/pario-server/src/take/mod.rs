@@ -1,7 +1,7 @@
 //! Taking: one thread per server that moves records from the node's outboxes, and writes sent by message, into the store.
 //!
-//! Never: copies a record's bytes (they go from the outbox to the store by reference); lets a record that was committed
-//! before another began win over it. Always: a cursor moves only when everything before it is in the store or its error is kept.
+//! Never: lets a record that was committed before another began win over it. Always: a cursor moves only when everything before
+//! it is in the store or its error is kept.
 
 mod batch;
 mod outboxes;
@@ -24,8 +24,8 @@ use pario_sys::piece::Piece;
 use pario_view::View;
 
 use self::batch::{Batch, Errors, Ground, Packing, Source, Stamp, Streamed};
-use self::outboxes::Outboxes;
-use self::patience::{Choice, Mood, Patience};
+use self::outboxes::{Outboxes, Pressure};
+use self::patience::{Choice, Mood, Patience, Upto};
 use self::scan::Scan;
 use crate::stats::ServerStats;
 use crate::views::Views;
@@ -109,8 +109,9 @@ impl Taker {
             stats,
             on_lie,
             views: views.clone(),
-            patience: Patience::default(),
+            patience: Patience::new(std::thread::available_parallelism().map_or(1, usize::from)),
             wait_until: None,
+            hurry: false,
             inbox,
             doorbell: Arc::clone(&doorbell),
             outboxes: Outboxes::default(),
@@ -182,6 +183,8 @@ struct Worker {
     patience: Patience,
     /// Records are left alone until then, unless something new comes.
     wait_until: Option<Nanos>,
+    /// Records were taken in part that must be over before newer ones are.
+    hurry: bool,
     writes: Vec<(ByValue, Done<()>, Nanos)>,
     drains: Vec<Drain>,
     take_alls: Vec<TakeAll>,
@@ -262,7 +265,12 @@ impl Worker {
     fn round(&mut self) -> bool {
         self.outboxes.begin_round();
         let scan = self.outboxes.scan(self.index, &self.views);
-        let before = self.before(&scan);
+        let upto = self.upto(&scan);
+        self.take(scan, upto)
+    }
+
+    /// Writes what is to be taken and moves the cursors.
+    fn take(&mut self, scan: Scan, upto: Upto) -> bool {
         let writes = std::mem::take(&mut self.writes);
         let mut batch = Batch::new(self.index);
         let mut refused: Vec<usize> = Vec::new();
@@ -271,8 +279,7 @@ impl Worker {
                 refused.push(number);
             }
         }
-        let mut positions = self.outboxes.positions();
-        scan.fill(&self.outboxes, before, &mut batch, &mut positions);
+        let mut advance = scan.fill(&self.outboxes, upto, &mut batch);
         let found = !batch.is_empty();
         if found {
             reach(Point::DrainHeads);
@@ -286,7 +293,12 @@ impl Worker {
         }
         self.outboxes.end_round();
         self.answer_messages(writes, &errors, &refused);
-        for session in self.outboxes.settle(&positions, &errors, &self.stats) {
+        let out_of_order = matches!(upto, Upto::Below(_)) && (errors.overlap || scan.crosses(upto));
+        if out_of_order {
+            advance = scan.in_order(&self.outboxes, advance);
+        }
+        self.hurry = out_of_order;
+        for session in self.outboxes.settle(&advance, &errors, &self.stats) {
             self.views.end(session);
             self.patience.forget_places();
         }
@@ -302,24 +314,25 @@ impl Worker {
         found
     }
 
-    /// The moment up to which this round takes.
-    fn before(&mut self, scan: &Scan) -> Nanos {
-        let (waits, full) = self.outboxes.pressure();
+    /// What this round takes.
+    fn upto(&mut self, scan: &Scan) -> Upto {
+        let Pressure { waits, full, half } = self.outboxes.pressure();
         // A message must not overtake records that were committed before it came.
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
-        let urgent = waits || waited_for || self.stop.is_some() || !self.writes.is_empty();
-        let choice = self.patience.choose(&scan.due(), Mood { now: self.clock.now(), urgent, full });
-        let before = match choice {
-            Choice::Take { before } => before,
-            Choice::Wait { .. } => Nanos(0),
-        };
+        let urgent = waits || waited_for || self.stop.is_some() || self.hurry || !self.writes.is_empty();
+        let choice = self.patience.choose(&scan.due(), Mood { now: self.clock.now(), urgent, full, half });
         let held_up = scan.held_up(&self.outboxes);
         self.wait_until = match (choice, held_up) {
             (Choice::Wait { until }, _) => Some(until),
-            (Choice::Take { .. }, Some(_)) => Some(Nanos(self.clock.now().0 + DIRECT_LOOK_NS)),
-            (Choice::Take { .. }, None) => None,
+            (Choice::Take(_), Some(_)) => Some(Nanos(self.clock.now().0 + DIRECT_LOOK_NS)),
+            (Choice::Take(_), None) => None,
         };
-        held_up.map_or(before, |held_up| before.min(held_up))
+        match (choice, held_up) {
+            (Choice::Wait { .. }, _) => Upto::NOTHING,
+            (Choice::Take(Upto::Committed(before)), Some(held_up)) => Upto::Committed(before.min(held_up)),
+            (Choice::Take(Upto::Below(_)), Some(held_up)) => Upto::Committed(held_up),
+            (Choice::Take(upto), None) => upto,
+        }
     }
 
     fn answer_messages(&self, writes: Vec<(ByValue, Done<()>, Nanos)>, errors: &Errors, refused: &[usize]) {
@@ -361,8 +374,8 @@ impl Worker {
     fn sleep(&mut self, idle_naps: u32) {
         self.outboxes.set_asleep(true);
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
-        let busy = self.wait_until.is_none() && (waited_for || self.stop.is_some());
-        let waits = self.wait_until.is_some() && !self.outboxes.pressure().0;
+        let busy = self.hurry || (self.wait_until.is_none() && (waited_for || self.stop.is_some()));
+        let waits = self.wait_until.is_some() && !self.outboxes.pressure().waits;
         if self.inbox.is_empty() && !busy && (waits || !self.outboxes.wants_service()) {
             let limit = match (self.wait_until, self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
                 (Some(until), _, _) => Some(until.since(self.clock.now())),
@@ -389,7 +402,12 @@ fn add_message<'a>(batch: &mut Batch<'a>, write: &'a ByValue, number: usize, arr
             true
         }
         Target::Stream { view, layout, stream } => {
-            let streamed = Streamed { view: view.as_deref(), layout: *layout, stream: stream.clone() };
+            let streamed = Streamed {
+                view: view.as_deref(),
+                layout: *layout,
+                stream: stream.clone(),
+                local: 0..u64::MAX,
+            };
             batch.add_stream(write.object, stamp, &streamed, (Packing::Part, data))
         }
     }
@@ -403,3 +421,7 @@ pub(crate) fn store_fault(index: ServerIndex, error: &pario_store::StoreError) -
     }
     fault.at(format!("server {index}"))
 }
+
+#[cfg(test)]
+#[path = "take_tests.rs"]
+mod tests;

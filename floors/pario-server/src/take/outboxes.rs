@@ -14,7 +14,7 @@ use pario_sys::clock::MonotonicClock;
 use pario_sys::kill_point::{Point, reach};
 
 use super::batch::Errors;
-use super::scan::Scan;
+use super::scan::{Advance, Scan};
 use crate::stats::ServerStats;
 use crate::views::Views;
 
@@ -32,9 +32,22 @@ pub(super) struct Attached {
     next: u64,
     pub(super) last_commit: Nanos,
     pub(super) leaving: bool,
+    /// Records beyond `taken` of which what lies below a place of the object is taken.
+    parts: HashMap<u64, u64>,
     /// Where it stood when the server was told to stop.
     stop_at: u64,
     errors: HashMap<InodeId, Fault>,
+}
+
+/// How much writers press.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pressure {
+    /// Somebody waits for records to be taken.
+    pub(super) waits: bool,
+    /// Somebody waits for room.
+    pub(super) full: bool,
+    /// An outbox is half full.
+    pub(super) half: bool,
 }
 
 /// All of them.
@@ -64,6 +77,7 @@ impl Outboxes {
             cursor,
             taken,
             next: taken,
+            parts: HashMap::new(),
             stop_at: u64::MAX,
             last_commit: Nanos(0),
             leaving: false,
@@ -137,22 +151,29 @@ impl Outboxes {
         self.attached.iter().for_each(|attached| attached.cursor.end_round());
     }
 
-    /// Whether somebody waits for records to be taken, and whether somebody waits for room.
-    pub(super) fn pressure(&self) -> (bool, bool) {
+    /// Who waits for what.
+    pub(super) fn pressure(&self) -> Pressure {
         let behind = || self.attached.iter().filter(|attached| 0 < attached.pending());
-        let urgent = behind().any(|attached| attached.leaving || attached.outbox.is_urgent());
-        (urgent, behind().any(|attached| attached.outbox.wants_room()))
+        Pressure {
+            waits: behind().any(|attached| attached.leaving || attached.outbox.is_urgent()),
+            full: behind().any(|attached| attached.outbox.wants_room()),
+            half: behind().any(|attached| attached.outbox.capacity() / 2 <= attached.pending()),
+        }
     }
 
     /// Keeps errors and moves the cursors. Returns the sessions that are over.
     pub(super) fn settle(
         &mut self,
-        positions: &[(u64, Nanos)],
+        advance: &Advance,
         errors: &Errors,
         stats: &ServerStats,
     ) -> Vec<SessionId> {
-        for (attached, (next, last)) in self.attached.iter_mut().zip(positions) {
+        for part in &advance.parts {
+            self.attached[part.place].parts.insert(part.position, part.below);
+        }
+        for (attached, (next, last)) in self.attached.iter_mut().zip(&advance.positions) {
             (attached.next, attached.last_commit) = (*next, *last);
+            attached.parts.retain(|position, _| next <= position);
         }
         for (place, object, fault) in &errors.outboxes {
             let attached = &mut self.attached[*place];
@@ -221,6 +242,11 @@ impl Outboxes {
 }
 
 impl Attached {
+    /// The place of the object below which a record's bytes are taken; 0 if none are.
+    pub(super) fn done_below(&self, position: u64) -> u64 {
+        self.parts.get(&position).copied().unwrap_or(0)
+    }
+
     fn pending(&self) -> u64 {
         // An outbox that lies is found out at the next look at its records.
         self.outbox.tail(self.taken).map_or(1, |tail| tail - self.taken)

@@ -2,12 +2,14 @@
 //!
 //! Writers of an interleaved pattern bring pieces that have holes for each other's. Written as they come they cost a system call
 //! each; written when all are there, one for a whole block. So records that leave holes are left alone until their neighbours
-//! have come, as long as nobody waits for them and no outbox is full, and never for long.
+//! have come, as long as nobody waits for them, and never for long. Some writers run ahead of others: then what lies below
+//! the place that all have come to is taken, if need be a part of a record. And while as many writers are at it as there are
+//! processors, a server that worked would only keep them from theirs: it begins when they pause or an outbox is half full.
 //!
-//! Never: reorders anything: what is taken is all that was committed before some moment. Always: waits only where a second writer
-//! of the same object is known.
+//! Never: waits for long where no second writer of the same object is known. Always: takes at once what somebody waits for; of the
+//! bytes below a cut all that was committed is taken, of those above nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -15,28 +17,44 @@ use pario_core::{Nanos, ObjectId};
 
 /// A record that leaves holes waits at most so long for its neighbours.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The same while an outbox is full.
-const PATIENCE_FULL: Duration = Duration::from_millis(4);
+/// The same while an outbox is full, at first: whether waiting was worth it decides about the next time.
+const PATIENCE_FULL: Duration = Duration::from_millis(32);
+const PATIENCE_FULL_MIN: Duration = Duration::from_millis(8);
+const PATIENCE_FULL_MAX: Duration = Duration::from_millis(32);
+/// So long a writer that leaves holes may turn out not to be the only one.
+const PATIENCE_ALONE: Duration = Duration::from_millis(4);
+/// Writers that have brought nothing for so long have paused.
+const PAUSE: Duration = Duration::from_millis(1);
 /// A writer is expected again for so long after its last record.
 const MEMORY: Duration = Duration::from_millis(500);
 /// Objects remembered.
 const OBJECTS_MAX: usize = 1024;
 
-/// One record, as far as this decision goes.
+/// One record or intent, as far as this decision goes.
 #[derive(Clone, Debug)]
 pub(super) struct Due {
     /// The outbox that it is in.
     pub(super) place: usize,
     pub(super) committed: Nanos,
     pub(super) object: ObjectId,
-    /// From its first to its last byte in the file.
+    /// From its first to its last byte in the object, without what was taken before.
     pub(super) span: Range<u64>,
     pub(super) bytes: u64,
+    /// It must be taken whole: an intent, or a record whose pieces do not ascend.
+    pub(super) is_whole: bool,
 }
 
 impl Due {
     fn leaves_holes(&self) -> bool {
-        !is_dense(self.bytes, &self.span)
+        !is_dense(self.bytes, self.span.end - self.span.start)
+    }
+
+    /// About how many of its bytes lie below a place.
+    fn bytes_below(&self, below: u64) -> u64 {
+        let length = self.span.end - self.span.start;
+        let part = below.clamp(self.span.start, self.span.end) - self.span.start;
+        let bytes = u128::from(self.bytes) * u128::from(part) / u128::from(length.max(1));
+        u64::try_from(bytes).unwrap_or(self.bytes)
     }
 }
 
@@ -48,41 +66,108 @@ pub(super) struct Mood {
     pub(super) urgent: bool,
     /// An outbox is full and its writer waits.
     pub(super) full: bool,
+    /// An outbox is half full.
+    pub(super) half: bool,
+}
+
+/// Which bytes a round takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Upto {
+    /// Everything that was committed before.
+    Committed(Nanos),
+    /// Everything below this place of the object, of which all records are.
+    Below(u64),
+}
+
+impl Upto {
+    /// All that is there.
+    pub(super) const ALL: Upto = Upto::Committed(Nanos(u64::MAX));
+    /// None of it.
+    pub(super) const NOTHING: Upto = Upto::Committed(Nanos(0));
 }
 
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Choice {
-    /// Everything that was committed before.
-    Take { before: Nanos },
+    /// A part of what is there.
+    Take(Upto),
     /// Nothing, until something new comes or this moment has passed.
     Wait { until: Nanos },
 }
 
-/// Who has written to what of late, and since when an outbox is full.
-#[derive(Debug, Default)]
+/// Who has written to what of late, since when an outbox is full, and how long that is borne.
+#[derive(Debug)]
 pub(super) struct Patience {
-    writers: HashMap<ObjectId, HashMap<usize, Nanos>>,
+    writers: HashMap<ObjectId, Writers>,
     full_since: Option<Nanos>,
+    full_wait: Duration,
+    /// Processors of this machine.
+    processors: usize,
+}
+
+/// Who leaves holes in an object.
+#[derive(Debug)]
+struct Writers {
+    since: Nanos,
+    last: HashMap<usize, Nanos>,
+    late: Late,
+}
+
+/// What was taken with holes, and who may still bring records for these: they fit to nothing that is there, and are not kept.
+#[derive(Debug, Default)]
+struct Late {
+    below: u64,
+    places: HashSet<usize>,
+    until: Nanos,
+}
+
+impl Late {
+    /// The part of a record that is not late.
+    fn leaves(&self, due: &Due) -> Option<Due> {
+        if self.below <= due.span.start || !self.places.contains(&due.place) {
+            return Some(due.clone());
+        }
+        let span = self.below..due.span.end.max(self.below);
+        let bytes = due.bytes - due.bytes_below(self.below);
+        (!span.is_empty()).then(|| Due { span, bytes, ..due.clone() })
+    }
+
+    /// Whoever brings only what lies beyond has nothing left to bring.
+    fn forget(&mut self, due: &[Due], object: ObjectId, now: Nanos) {
+        if self.until <= now {
+            self.places.clear();
+        }
+        let below = self.below;
+        self.places.retain(|place| {
+            let mut mine = due.iter().filter(|due| due.place == *place && due.object == object).peekable();
+            mine.peek().is_none() || mine.any(|due| due.span.start < below)
+        });
+    }
 }
 
 impl Patience {
+    pub(super) fn new(processors: usize) -> Self {
+        let writers = HashMap::new();
+        Patience { writers, full_since: None, full_wait: PATIENCE_FULL, processors }
+    }
+
     /// Decides about records in the order of their commits.
     pub(super) fn choose(&mut self, due: &[Due], mood: Mood) -> Choice {
         self.remember(due, mood.now);
         self.full_since = if mood.full { Some(self.full_since.unwrap_or(mood.now)) } else { None };
-        let everything = Choice::Take { before: Nanos(u64::MAX) };
-        let Some(oldest) = due.iter().map(|due| due.committed).min() else { return everything };
+        let Some(oldest) = due.iter().map(|due| due.committed).min() else { return Choice::Take(Upto::ALL) };
         if mood.urgent {
-            return everything;
+            self.note_late(due, Upto::ALL, mood.now);
+            return Choice::Take(Upto::ALL);
         }
-        let Some(before) = self.ready_before(due) else { return everything };
-        if oldest < before {
-            return Choice::Take { before };
+        if let Some(until) = self.pause_of_writers(due, oldest, mood) {
+            return Choice::Wait { until };
         }
-        let patient = until(oldest, PATIENCE);
-        let limit = self.full_since.map_or(patient, |since| until(since, PATIENCE_FULL).min(patient));
-        if mood.now < limit { Choice::Wait { until: limit } } else { everything }
+        let choice = self.what_fits(due, oldest, mood);
+        if let Choice::Take(upto) = choice {
+            self.note_late(due, upto, mood.now);
+        }
+        choice
     }
 
     /// The outboxes have other places now.
@@ -95,43 +180,188 @@ impl Patience {
             self.writers.clear();
         }
         for due in due.iter().filter(|due| due.leaves_holes()) {
-            self.writers.entry(due.object).or_default().insert(due.place, now);
+            let fresh = || Writers { since: now, last: HashMap::new(), late: Late::default() };
+            let writers = self.writers.entry(due.object).or_insert_with(fresh);
+            writers.last.insert(due.place, now);
         }
-        self.writers.retain(|_, places| {
-            places.retain(|_, last| now.since(*last) < MEMORY);
-            !places.is_empty()
+        self.writers.retain(|object, writers| {
+            writers.last.retain(|_, last| now.since(*last) < MEMORY);
+            writers.late.forget(due, *object, now);
+            !writers.last.is_empty()
         });
     }
 
-    /// The moment before which everything fits together; `None` if all does.
-    fn ready_before(&self, due: &[Due]) -> Option<Nanos> {
-        let mut objects: Vec<ObjectId> =
-            due.iter().filter(|due| due.leaves_holes()).map(|due| due.object).collect();
-        objects.sort_unstable();
-        objects.dedup();
-        let shared =
-            objects.into_iter().filter(|o| self.writers.get(o).is_some_and(|places| 1 < places.len()));
-        shared.filter_map(|object| dense_before(due, object)).min()
+    /// When writers that need all processors will have paused; `None` if there are processors to spare, or it must not be waited for.
+    fn pause_of_writers(&self, due: &[Due], oldest: Nanos, mood: Mood) -> Option<Nanos> {
+        let places: HashSet<usize> = due.iter().map(|due| due.place).collect();
+        let newest = due.iter().map(|due| due.committed).max()?;
+        let until = until(newest, PAUSE).min(until(oldest, PATIENCE));
+        let waits = self.processors <= places.len() && !mood.half && !mood.full && mood.now < until;
+        waits.then_some(until)
+    }
+
+    fn what_fits(&mut self, due: &[Due], oldest: Nanos, mood: Mood) -> Choice {
+        if !self.has_holes(due, mood.now) {
+            return Choice::Take(Upto::ALL);
+        }
+        if let Some(upto) = self.ready_below(due).or_else(|| ready_before(due, oldest)) {
+            if self.full_since.take().is_some() {
+                self.full_wait = (self.full_wait * 2).min(PATIENCE_FULL_MAX);
+            }
+            return Choice::Take(upto);
+        }
+        let patient = until(oldest, if self.is_shared(due) { PATIENCE } else { PATIENCE_ALONE });
+        let limit = self.full_since.map_or(patient, |since| until(since, self.full_wait).min(patient));
+        if mood.now < limit {
+            return Choice::Wait { until: limit };
+        }
+        if self.full_since.take().is_some() {
+            self.full_wait = (self.full_wait / 2).max(PATIENCE_FULL_MIN);
+        }
+        // What those who have come have in common, though it has holes.
+        let common = progress(due).into_values().min().filter(|_| can_be_cut(due));
+        Choice::Take(common.map_or(Upto::ALL, Upto::Below))
+    }
+
+    /// Whether there are records that neighbours can be hoped for.
+    fn has_holes(&self, due: &[Due], now: Nanos) -> bool {
+        let hopes = |writers: &Writers| 1 < writers.last.len() || now.since(writers.since) < PATIENCE_ALONE;
+        due.iter().any(|due| due.leaves_holes() && self.writers.get(&due.object).is_some_and(hopes))
+    }
+
+    /// Whether an object in which holes are left has several writers.
+    fn is_shared(&self, due: &[Due]) -> bool {
+        let several = |object| self.writers.get(object).is_some_and(|writers| 1 < writers.last.len());
+        due.iter().any(|due| several(&due.object))
+    }
+
+    /// The highest place that a writer has come to and below which everything fits together, but for what comes late.
+    fn ready_below(&self, due: &[Due]) -> Option<Upto> {
+        if !can_be_cut(due) {
+            return None;
+        }
+        let writers = self.writers.get(&due.first()?.object)?;
+        let in_time: Vec<Due> = due.iter().filter_map(|due| writers.late.leaves(due)).collect();
+        let in_time: Vec<&Due> = in_time.iter().collect();
+        let progress = progress(due);
+        // Below that all are there who are expected: holes are meant to be.
+        let all = writers.last.keys().all(|place| progress.contains_key(place));
+        let common = progress.values().copied().min().filter(|_| all).unwrap_or(0);
+        let mut places: Vec<u64> = progress.into_values().collect();
+        places.sort_unstable_by(|a, b| b.cmp(a));
+        let fits = |below: &u64| {
+            let covered = covered(&in_time, *below);
+            let bytes = in_time.iter().map(|due| due.bytes_below(*below)).sum();
+            0 < covered && (is_complete(bytes, covered) || (*below <= common && is_dense(bytes, covered)))
+        };
+        let below = places.into_iter().find(fits);
+        let is_late =
+            |due: &Due| writers.late.places.contains(&due.place) && due.span.start < writers.late.below;
+        let late_below = due.iter().any(is_late).then_some(writers.late.below);
+        below.max(late_below).map(Upto::Below)
+    }
+
+    /// Notes who may still bring records for holes in what is taken.
+    fn note_late(&mut self, due: &[Due], upto: Upto, now: Nanos) {
+        if !can_be_cut(due) {
+            return;
+        }
+        let below = match upto {
+            Upto::Below(below) => below,
+            Upto::Committed(Nanos(u64::MAX)) => due.iter().map(|due| due.span.end).max().unwrap_or(0),
+            Upto::Committed(_) => return,
+        };
+        let Some(writers) = due.first().and_then(|due| self.writers.get_mut(&due.object)) else { return };
+        let all: Vec<&Due> = due.iter().collect();
+        let bytes: u64 = due.iter().map(|due| due.bytes_below(below)).sum();
+        let has_holes = bytes < covered(&all, below);
+        let beyond = |place: &usize| due.iter().any(|due| due.place == *place && below < due.span.end);
+        let places = writers.last.keys().copied().filter(|place| has_holes && !beyond(place)).collect();
+        writers.late = Late { below, places, until: until(now, PATIENCE) };
     }
 }
 
-/// The commit time of an object's first record that is not part of its largest dense beginning; `None` if all are.
-fn dense_before(due: &[Due], object: ObjectId) -> Option<Nanos> {
-    let mine: Vec<&Due> = due.iter().filter(|due| due.object == object).collect();
-    let (mut span, mut bytes, mut dense) = (mine.first()?.span.clone(), 0, 0);
-    for (number, due) in mine.iter().enumerate() {
-        span = span.start.min(due.span.start)..span.end.max(due.span.end);
-        bytes += due.bytes;
-        if is_dense(bytes, &span) {
+/// Whether a part of the records may be taken by place: all are of one object and can be divided.
+fn can_be_cut(due: &[Due]) -> bool {
+    due.iter().all(|one| one.object == due[0].object && !one.is_whole)
+}
+
+/// How far each writer has come: the end of its last record.
+fn progress(due: &[Due]) -> HashMap<usize, u64> {
+    due.iter().map(|due| (due.place, due.span.end)).collect()
+}
+
+/// Bytes below a place that lie between the first and the last byte of some record.
+fn covered(due: &[&Due], below: u64) -> u64 {
+    let mut spans: Vec<Range<u64>> = due
+        .iter()
+        .filter(|due| due.span.start < below)
+        .map(|due| due.span.start..due.span.end.min(below))
+        .collect();
+    spans.sort_unstable_by_key(|span| span.start);
+    let (mut bytes, mut end) = (0, 0);
+    for span in spans {
+        bytes += span.end.saturating_sub(span.start.max(end));
+        end = end.max(span.end);
+    }
+    bytes
+}
+
+/// The longest beginning, in the order of commits, in which everything fits together.
+fn ready_before(due: &[Due], oldest: Nanos) -> Option<Upto> {
+    // Where records can be divided, what is missing will come; elsewhere it may as well be a hole.
+    let fits = if can_be_cut(due) { is_complete } else { is_dense };
+    let mut objects: HashMap<ObjectId, (Spans, u64)> = HashMap::new();
+    let (mut loose, mut dense) = (0usize, 0);
+    for (number, due) in due.iter().enumerate() {
+        let (spans, bytes) = objects.entry(due.object).or_default();
+        let was_dense = fits(*bytes, spans.bytes);
+        spans.add(due.span.clone());
+        *bytes += due.bytes;
+        let now_dense = fits(*bytes, spans.bytes);
+        loose = loose + usize::from(!now_dense) - usize::from(!was_dense);
+        if loose == 0 {
             dense = number + 1;
         }
     }
-    mine.get(dense).map(|due| due.committed)
+    match due.get(dense) {
+        None => Some(Upto::ALL),
+        Some(first_left) => (oldest < first_left.committed).then_some(Upto::Committed(first_left.committed)),
+    }
+}
+
+/// A growing set of ranges, and how much they cover.
+#[derive(Default)]
+struct Spans {
+    ranges: std::collections::BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+impl Spans {
+    fn add(&mut self, span: Range<u64>) {
+        let (mut start, mut end) = (span.start, span.end);
+        let before = self.ranges.range(..=start).next_back().map(|(from, to)| (*from, *to));
+        let first = before.filter(|(_, to)| start <= *to).map_or(start, |(from, _)| from);
+        let touched: Vec<(u64, u64)> =
+            self.ranges.range(first..=end).map(|(from, to)| (*from, *to)).collect();
+        for (from, to) in touched {
+            self.ranges.remove(&from);
+            self.bytes -= to - from;
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.ranges.insert(start, end);
+        self.bytes += end - start;
+    }
+}
+
+/// Nothing is missing; where records were divided, their parts are estimated.
+fn is_complete(bytes: u64, of: u64) -> bool {
+    u128::from(of) * 199 <= u128::from(bytes) * 200
 }
 
 /// Nine tenths are there.
-fn is_dense(bytes: u64, span: &Range<u64>) -> bool {
-    u128::from(span.end - span.start) * 9 <= u128::from(bytes) * 10
+fn is_dense(bytes: u64, of: u64) -> bool {
+    u128::from(of) * 9 <= u128::from(bytes) * 10
 }
 
 fn until(from: Nanos, wait: Duration) -> Nanos {
@@ -139,65 +369,5 @@ fn until(from: Nanos, wait: Duration) -> Nanos {
 }
 
 #[cfg(test)]
-mod tests {
-    use pario_core::{Generation, InodeId};
-
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
-        let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
-        Due { place, committed: Nanos(committed_ms * MS), object, span, bytes }
-    }
-
-    fn mood(now_ms: u64) -> Mood {
-        Mood { now: Nanos(now_ms * MS), urgent: false, full: false }
-    }
-
-    fn take(before_ms: u64) -> Choice {
-        Choice::Take { before: Nanos(before_ms * MS) }
-    }
-
-    const ALL: Choice = Choice::Take { before: Nanos(u64::MAX) };
-
-    #[test]
-    fn a_lone_writer_is_never_kept_waiting() {
-        let mut patience = Patience::default();
-        assert_eq!(patience.choose(&[due(0, 1, 0..4000, 1000)], mood(2)), ALL);
-    }
-
-    #[test]
-    fn the_beginning_that_fits_together_is_taken() {
-        let mut patience = Patience::default();
-        let dumps = [
-            due(0, 1, 0..4000, 1000),
-            due(1, 2, 0..4000, 1000),
-            due(2, 3, 0..4000, 1000),
-            due(3, 4, 0..4000, 1000),
-            due(0, 5, 4000..8000, 1000),
-        ];
-        assert_eq!(patience.choose(&dumps, mood(6)), take(5));
-        // The fifth has lost its neighbours for now, and they are known to come.
-        assert_eq!(patience.choose(&dumps[4..], mood(7)), Choice::Wait { until: Nanos(55 * MS) });
-        assert_eq!(patience.choose(&dumps[4..], mood(55)), ALL);
-    }
-
-    #[test]
-    fn urgency_ends_patience_at_once_and_a_full_outbox_soon() {
-        let mut patience = Patience::default();
-        let two = [due(0, 10, 0..4000, 1000), due(1, 11, 0..4000, 1000)];
-        assert_eq!(patience.choose(&two, mood(12)), Choice::Wait { until: Nanos(60 * MS) });
-        let full = Mood { full: true, ..mood(13) };
-        assert_eq!(patience.choose(&two, full), Choice::Wait { until: Nanos(17 * MS) });
-        assert_eq!(patience.choose(&two, Mood { full: true, ..mood(17) }), ALL);
-        assert_eq!(patience.choose(&two, Mood { urgent: true, ..mood(14) }), ALL);
-    }
-
-    #[test]
-    fn writers_that_went_away_are_not_waited_for() {
-        let mut patience = Patience::default();
-        patience.choose(&[due(0, 1, 0..4000, 1000), due(1, 2, 0..4000, 1000)], mood(3));
-        assert_eq!(patience.choose(&[due(0, 600, 0..4000, 1000)], mood(601)), ALL);
-    }
-}
+#[path = "patience_tests.rs"]
+mod tests;

@@ -9,17 +9,20 @@ use std::sync::Arc;
 use pario_core::{Clock, Nanos, ServerIndex, SessionId};
 use pario_net::outbox::{IntentState, OutboxError, RecordKind, RecordView};
 use pario_sys::clock::MonotonicClock;
-use pario_view::View;
+use pario_view::{Answer, Share, View, disjoint};
 
 use super::batch::{Batch, Packing, Source, Stamp, Streamed};
 use super::outboxes::{Attached, Outboxes};
-use super::patience::Due;
+use super::patience::{Due, Upto};
 use crate::views::Views;
 
 /// Records looked at per outbox and round.
 const RECORDS_MAX: usize = 16 << 10;
 /// Pieces of one round; what is more waits for the next.
 const CUTS_MAX: usize = 1 << 20;
+
+/// Work that is worth it to find that two records have nothing in common.
+const COMPARE_STEPS_MAX: u64 = 2000;
 
 /// One record that was looked at.
 pub(super) struct Scanned {
@@ -29,6 +32,11 @@ pub(super) struct Scanned {
     view: Option<Arc<View>>,
     /// From its first to its last byte in the file.
     span: Range<u64>,
+    /// The part of that in this server's object, and how many bytes of it it brings.
+    local: Range<u64>,
+    local_bytes: u64,
+    /// What lies below this place of the object was taken before.
+    done_below: u64,
     intent: Option<IntentState>,
     /// It brings something for this server.
     is_ours: bool,
@@ -40,7 +48,38 @@ impl Scanned {
     }
 
     fn is_data(&self) -> bool {
-        self.record.head.kind == RecordKind::Data && self.is_ours
+        self.record.head.kind == RecordKind::Data && self.is_ours && !self.is_done()
+    }
+
+    /// Whether it is known to have no byte of the file in common with another.
+    fn is_apart_from(&self, other: &Scanned) -> bool {
+        let Some((view, other_view)) = self.view.as_deref().zip(other.view.as_deref()) else { return false };
+        let shares = [
+            Share { view, stream: self.record.head.stream() },
+            Share { view: other_view, stream: other.record.head.stream() },
+        ];
+        disjoint(&shares, COMPARE_STEPS_MAX) == Answer::Yes
+    }
+
+    /// Everything of it was taken before.
+    fn is_done(&self) -> bool {
+        0 < self.done_below && self.local.end <= self.done_below
+    }
+
+    /// About how many of its bytes were not taken before.
+    fn bytes_left(&self) -> u64 {
+        let length = u128::from(self.local.end - self.local.start).max(1);
+        let left = u128::from(self.local.end.saturating_sub(self.done_below.max(self.local.start)));
+        u64::try_from(u128::from(self.local_bytes) * left / length).unwrap_or(self.local_bytes)
+    }
+
+    /// What of it is taken: up to which place of the object.
+    fn taken_below(&self, upto: Upto) -> u64 {
+        match upto {
+            Upto::Committed(before) if self.committed() < before => u64::MAX,
+            Upto::Committed(_) => self.done_below,
+            Upto::Below(below) => below.max(self.done_below),
+        }
     }
 }
 
@@ -98,7 +137,23 @@ impl Scan {
             let view = known.as_ref().filter(|_| is_ours && head.view != 0).map(|(_, view)| Arc::clone(view));
             let (span, intent) =
                 if is_ours { extent(attached, &record, view.as_deref())? } else { (0..0, None) };
-            self.records.push(Scanned { place, record, view, span, intent, is_ours });
+            let local = if is_ours { head.layout.local_range(self.index, span.clone()) } else { 0..0 };
+            let local_bytes = match &view {
+                Some(view) => view.bytes_on_server(&head.layout, self.index, head.stream()),
+                None => local.end - local.start,
+            };
+            let done_below = attached.done_below(position);
+            self.records.push(Scanned {
+                place,
+                record,
+                view,
+                span,
+                local,
+                local_bytes,
+                done_below,
+                intent,
+                is_ours,
+            });
             last = head.committed;
             position += head.span();
         }
@@ -112,16 +167,20 @@ impl Scan {
         self.records.sort_by_key(Scanned::committed);
     }
 
-    /// Records that bring data, for the decision how much to take.
+    /// Records that bring data, and intents, for the decision how much to take.
     pub(super) fn due(&self) -> Vec<Due> {
         let due = |record: &Scanned| Due {
             place: record.place,
             committed: record.committed(),
             object: record.record.head.object,
-            span: record.span.clone(),
-            bytes: u64::from(record.record.head.data_bytes),
+            span: record.done_below.max(record.local.start)..record.local.end,
+            bytes: record.bytes_left(),
+            is_whole: record.intent.is_some(),
         };
-        self.records.iter().filter(|record| record.is_data()).map(due).collect()
+        let counts = |record: &&Scanned| {
+            record.is_ours && record.record.head.kind != RecordKind::Pad && !record.is_done()
+        };
+        self.records.iter().filter(counts).map(due).collect()
     }
 
     /// The commit time of the first record that must wait for a direct write over the same bytes; `None` if none must.
@@ -145,36 +204,113 @@ impl Scan {
         self.records.iter().filter(|record| record.is_data()).find(meets).map(Scanned::committed)
     }
 
-    /// Adds what was committed before `before` to the batch; `positions` says how far each outbox was come, and is moved on.
-    pub(super) fn fill<'a>(
-        &self,
-        outboxes: &'a Outboxes,
-        before: Nanos,
-        batch: &mut Batch<'a>,
-        positions: &mut [(u64, Nanos)],
-    ) {
+    /// Adds what is to be taken to the batch, and says how far that brings each outbox.
+    pub(super) fn fill<'a>(&self, outboxes: &'a Outboxes, upto: Upto, batch: &mut Batch<'a>) -> Advance {
+        let mut advance = Advance { positions: outboxes.positions(), parts: Vec::new() };
+        let mut behind = vec![false; advance.positions.len()];
         for record in &self.records {
-            if before <= record.committed() || CUTS_MAX < batch.cuts() {
+            if CUTS_MAX < batch.cuts() {
                 break;
             }
-            let head = record.record.head;
-            let source = Source::Outbox(record.place);
-            let stamp = Stamp { committed: head.committed, source, position: head.position };
-            match (head.kind, record.intent) {
-                (RecordKind::Data, _) if record.is_ours => {
-                    let attached = outboxes.at(record.place);
-                    let data = attached.outbox.data(&record.record, 0, head.data_bytes as usize);
-                    let stream = head.offset..head.offset + u64::from(head.data_bytes);
-                    let streamed = Streamed { view: record.view.as_deref(), layout: head.layout, stream };
-                    let fits = batch.add_stream(head.object, stamp, &streamed, (Packing::Whole, data));
-                    assert!(fits, "a record holds its whole range of the stream");
-                }
-                (RecordKind::Intent, Some(IntentState::Done)) => {
-                    batch.add_intent(head.object, stamp, &head.layout, record.span.clone());
-                }
-                (RecordKind::Data | RecordKind::Intent | RecordKind::Pad, _) => {}
+            let (head, below) = (record.record.head, record.taken_below(upto));
+            if record.is_ours && record.done_below < below {
+                record.add_to(batch, outboxes, below);
             }
-            positions[record.place] = (head.position + head.span(), head.committed);
+            let untouched = matches!(upto, Upto::Committed(before) if before <= record.committed());
+            let is_done = !untouched && (record.is_done() || !record.is_ours || record.local.end <= below);
+            behind[record.place] |= !is_done;
+            if !behind[record.place] {
+                advance.positions[record.place] = (head.position + head.span(), head.committed);
+            } else if record.is_ours && record.local.start < below {
+                advance.parts.push(TakenPart { place: record.place, position: head.position, below });
+            }
+        }
+        advance
+    }
+
+    /// Whether bytes of a record that is new to this round may lie over bytes of an older one that will have been taken in part
+    /// only: were the server killed then, its successor would take the older one whole, over the newer.
+    pub(super) fn crosses(&self, upto: Upto) -> bool {
+        let Upto::Below(below) = upto else { return false };
+        let halves = self.records.iter().filter(|record| 0 < record.done_below && below < record.local.end);
+        let halves: Vec<&Scanned> = halves.collect();
+        self.records.iter().filter(|record| record.is_ours && record.done_below == 0).any(|record| {
+            halves.iter().any(|half| {
+                half.place != record.place
+                    && half.committed() <= record.committed()
+                    && record.local.start < half.done_below
+                    && !record.is_apart_from(half)
+            })
+        })
+    }
+
+    /// The first record that is not over yet: what was committed before is.
+    pub(super) fn first_left(&self, advance: &Advance) -> Nanos {
+        let left = self
+            .records
+            .iter()
+            .find(|record| advance.positions[record.place].0 <= record.record.head.position);
+        left.map_or(Nanos(u64::MAX), Scanned::committed)
+    }
+
+    /// The same with outboxes that come no further than the order of commits allows.
+    pub(super) fn in_order(&self, outboxes: &Outboxes, advance: Advance) -> Advance {
+        let limit = self.first_left(&advance);
+        let Advance { positions, mut parts } = advance;
+        let mut strict = outboxes.positions();
+        for record in &self.records {
+            let head = record.record.head;
+            if positions[record.place].0 <= head.position {
+                continue;
+            }
+            if record.committed() < limit {
+                strict[record.place] = (head.position + head.span(), head.committed);
+            } else if record.is_ours {
+                parts.push(TakenPart {
+                    place: record.place,
+                    position: head.position,
+                    below: record.local.end,
+                });
+            }
+        }
+        Advance { positions: strict, parts }
+    }
+}
+
+/// How far a round brings the outboxes.
+pub(super) struct Advance {
+    /// Everything before it is taken.
+    pub(super) positions: Vec<(u64, Nanos)>,
+    /// Records beyond of which a part is.
+    pub(super) parts: Vec<TakenPart>,
+}
+
+/// A record of which everything below a place of the object is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct TakenPart {
+    pub(super) place: usize,
+    pub(super) position: u64,
+    pub(super) below: u64,
+}
+
+impl Scanned {
+    /// Adds what lies below a place of the object and was not taken before.
+    fn add_to<'a>(&self, batch: &mut Batch<'a>, outboxes: &'a Outboxes, below: u64) {
+        let head = self.record.head;
+        let stamp =
+            Stamp { committed: head.committed, source: Source::Outbox(self.place), position: head.position };
+        match (head.kind, self.intent) {
+            (RecordKind::Data, _) => {
+                let data = outboxes.at(self.place).outbox.data(&self.record, 0, head.data_bytes as usize);
+                let (stream, local) = (head.stream(), self.done_below..below);
+                let streamed = Streamed { view: self.view.as_deref(), layout: head.layout, stream, local };
+                let fits = batch.add_stream(head.object, stamp, &streamed, (Packing::Whole, data));
+                assert!(fits, "a record holds its whole range of the stream");
+            }
+            (RecordKind::Intent, Some(IntentState::Done)) => {
+                batch.add_intent(head.object, stamp, &head.layout, self.span.clone());
+            }
+            (RecordKind::Intent | RecordKind::Pad, _) => {}
         }
     }
 }

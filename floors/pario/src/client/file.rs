@@ -177,9 +177,9 @@ impl File {
         self.inner.file.mount.method()
     }
 
-    /// Says with which server this process begins.
-    pub(crate) fn set_turn(&self, turn: usize) {
-        self.inner.file.set_turn(turn);
+    /// A group of `size` opened it; this process is its member `rank`.
+    pub(crate) fn join_group(&self, rank: usize, size: usize) {
+        self.inner.file.join_group(rank, size);
     }
 
     /// Whether the handle may write.

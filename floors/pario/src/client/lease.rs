@@ -75,8 +75,8 @@ impl Access<'_> {
 fn allows(phase: Phase, want: Want) -> bool {
     match (phase, want) {
         (Phase::Exclusive {} | Phase::Mixed {}, _) => true,
-        (Phase::Write {}, Want::Write {}) | (Phase::Read {}, Want::Read {}) => true,
-        (Phase::Write {}, Want::Read {}) | (Phase::Read {}, Want::Write {}) => false,
+        (Phase::Write {}, Want::Write {} | Want::WriteTogether {}) | (Phase::Read {}, Want::Read {}) => true,
+        (Phase::Write {}, Want::Read {}) | (Phase::Read {}, Want::Write {} | Want::WriteTogether {}) => false,
     }
 }
 
@@ -139,7 +139,7 @@ impl OpenFile {
     /// Where nobody gives leases: what is written counts when the servers say so, and nothing that was read is kept.
     fn access_freely(self: &Arc<Self>, generation: Generation, want: Want) -> Access<'_> {
         let phase = match want {
-            Want::Write {} => Phase::Write {},
+            Want::Write {} | Want::WriteTogether {} => Phase::Write {},
             Want::Read {} => Phase::Mixed {},
         };
         let epoch = self.mount.epoch();
@@ -183,6 +183,8 @@ impl OpenFile {
         self.mount.listen()?;
         self.mount.counters.leases.fetch_add(1, Ordering::Relaxed);
         let _time = self.mount.timed(&self.mount.counters.lease_ns);
+        let together = want == (Want::Write {}) && self.together.load(Ordering::Relaxed);
+        let want = if together { Want::WriteTogether {} } else { want };
         let answer = self
             .mount
             .call(

@@ -3,7 +3,7 @@
 //! Always: one `OpenFile` per inode and mount; the manager hears of the first handle's open and the last one's close.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use pario_core::{Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
@@ -41,6 +41,8 @@ pub(crate) struct OpenFile {
     /// Where the last read of a stream by message ended.
     pub(super) last_stream_end: AtomicU64,
     turn: AtomicUsize,
+    /// A group has it open: whoever writes is not the only one.
+    pub(super) together: AtomicBool,
     handles: AtomicUsize,
 }
 
@@ -135,6 +137,7 @@ impl OpenFile {
             stream_ahead: Mutex::default(),
             last_stream_end: AtomicU64::new(0),
             turn: AtomicUsize::new(turn),
+            together: AtomicBool::new(false),
             handles: AtomicUsize::new(1),
         }
     }
@@ -155,6 +158,12 @@ impl OpenFile {
         let count = servers.len();
         let first = self.turn.load(Ordering::Relaxed) % count;
         (0..count).map(move |n| servers[(first + n) % count])
+    }
+
+    /// A group of `size` opened it; this process is its member `rank`.
+    pub(super) fn join_group(&self, rank: usize, size: usize) {
+        self.set_turn(rank);
+        self.together.fetch_or(1 < size, Ordering::Relaxed);
     }
 
     /// Says with which server this process begins: members of a group count up.

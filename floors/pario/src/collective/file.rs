@@ -109,7 +109,7 @@ impl OpenOptions {
         };
         group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
         let file = file?;
-        file.set_turn(group.rank());
+        file.join_group(group.rank(), group.size());
         let choice = choose_for(&group, &file, hints)?;
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
@@ -383,6 +383,7 @@ impl GroupFile {
     pub fn sync(&self) -> Result<()> {
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
+            self.inner.wait_for_all();
             let tier = tier();
             let mine = self.inner.file.sync();
             tier.and(mine)
@@ -394,6 +395,7 @@ impl GroupFile {
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);
         let mine = self.inner.line.run(|| {
+            self.inner.wait_for_all();
             let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
             let mine = self.inner.file.close_shared();
             tier.and(mine)
@@ -404,6 +406,12 @@ impl GroupFile {
 }
 
 impl Inner {
+    /// Servers that are asked for everything write what they have: it fits together when all have brought theirs.
+    fn wait_for_all(&self) {
+        // A member that is gone is told of when the outcome is agreed upon.
+        let _ = self.group.barrier();
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -202,7 +202,8 @@ impl Rank {
             tally.calls += self.read_step(&mut target, step)?;
             tally.step_done(&calls, &self.partition);
             if side.is_by_view() {
-                self.check_step(side, step, &tail)?;
+                let left = target.left_at(step, self.seat.spec.steps());
+                self.check_step(side, (step, left), &tail)?;
             }
         }
         tally.list_bytes = target.list_bytes();
@@ -354,9 +355,10 @@ impl Rank {
         tail
     }
 
-    fn check_step(&self, side: Side, step: u64, tail: &[u8]) -> Result<(), BenchError> {
+    /// Whether step `step` read what step `left` wrote.
+    fn check_step(&self, side: Side, (step, left): (u64, u64), tail: &[u8]) -> Result<(), BenchError> {
         let head = &self.memory[self.head(step)];
-        if *head == step.to_le_bytes()[..head.len()] && self.memory[self.tail_range()] == *tail {
+        if *head == left.to_le_bytes()[..head.len()] && self.memory[self.tail_range()] == *tail {
             return Ok(());
         }
         Err(BenchError::Wrong(format!("{}: step {step} read what was not written there", side.word())))

@@ -162,6 +162,12 @@ impl Target {
         }
     }
 
+    /// The step whose bytes are at the place of `step` when all `steps` are written.
+    pub(super) fn left_at(&self, step: u64, steps: u64) -> u64 {
+        let kept = steps - self.first_kept(steps);
+        step + (steps - 1 - step) / kept * kept
+    }
+
     /// The first of `steps` steps that is still there when all are written.
     pub(super) fn first_kept(&self, steps: u64) -> u64 {
         match self {

@@ -163,7 +163,7 @@ impl File {
             Want::Read {} if self.holders.is_empty() => Phase::Read {},
             Want::Read {} => Phase::Exclusive {},
             Want::Write {} if self.more_writers(ask) => Phase::Write {},
-            Want::Write {} => Phase::Exclusive {},
+            Want::Write {} | Want::WriteTogether {} => Phase::Exclusive {},
         }
     }
 

@@ -1,0 +1,200 @@
+use pario_core::{Generation, InodeId};
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+const ALL: Choice = Choice::Take(Upto::ALL);
+
+fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
+    let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
+    Due { place, committed: Nanos(committed_ms * MS), object, span, bytes, is_whole: false }
+}
+
+fn mood(now_ms: u64) -> Mood {
+    Mood { now: Nanos(now_ms * MS), urgent: false, full: false, half: true }
+}
+
+fn below(place: u64) -> Choice {
+    Choice::Take(Upto::Below(place))
+}
+
+fn wait(until_ms: u64) -> Choice {
+    Choice::Wait { until: Nanos(until_ms * MS) }
+}
+
+#[test]
+fn a_lone_writer_is_kept_waiting_once_and_not_for_long() {
+    let mut patience = Patience::new(2);
+    let lone = [due(0, 1, 0..4000, 1000)];
+    assert_eq!(patience.choose(&lone, mood(2)), wait(5));
+    assert_eq!(patience.choose(&lone, mood(6)), ALL);
+    assert_eq!(patience.choose(&[due(0, 7, 4000..8000, 1000)], mood(8)), ALL);
+    assert_eq!(patience.choose(&[due(0, 7, 0..1000, 1000)], mood(8)), ALL);
+}
+
+#[test]
+fn writers_that_need_all_processors_are_not_disturbed() {
+    let busy = [due(0, 10, 0..1000, 1000), due(1, 11, 1000..2000, 1000)];
+    let early = Mood { half: false, ..mood(11) };
+    let mut patience = Patience::new(2);
+    assert_eq!(patience.choose(&busy, early), wait(12));
+    assert_eq!(patience.choose(&busy, Mood { half: true, ..early }), ALL);
+    assert_eq!(patience.choose(&busy, Mood { urgent: true, ..early }), ALL);
+    assert_eq!(patience.choose(&busy, Mood { now: Nanos(12 * MS), ..early }), ALL);
+    assert_eq!(Patience::new(3).choose(&busy, early), ALL);
+}
+
+#[test]
+fn what_all_have_come_to_is_taken() {
+    let mut patience = Patience::new(2);
+    let dumps = [
+        due(0, 1, 0..4000, 1000),
+        due(1, 2, 0..4000, 1000),
+        due(2, 3, 0..4000, 1000),
+        due(3, 4, 0..4000, 1000),
+        due(0, 5, 4000..8000, 1000),
+    ];
+    assert_eq!(patience.choose(&dumps, mood(6)), below(4000));
+    // The fifth has lost its neighbours for now, and they are known to come.
+    assert_eq!(patience.choose(&dumps[4..], mood(7)), wait(55));
+    assert_eq!(patience.choose(&dumps[4..], mood(55)), below(8000));
+}
+
+#[test]
+fn a_record_is_divided_where_a_neighbour_ends() {
+    let mut patience = Patience::new(2);
+    let ragged = [due(0, 1, 0..5000, 2500), due(1, 2, 0..3000, 1500)];
+    assert_eq!(patience.choose(&ragged, mood(3)), below(3000));
+    let rest = [due(0, 1, 3000..5000, 1000), due(1, 4, 3000..7000, 2000)];
+    assert_eq!(patience.choose(&rest, mood(5)), below(5000));
+}
+
+#[test]
+fn one_of_many_is_waited_for_and_holes_of_all_are_not() {
+    let mut patience = Patience::new(2);
+    let twenty: Vec<Due> = (0..20).map(|place| due(place, 1, 0..20_000, 1000)).collect();
+    patience.choose(&twenty, mood(2));
+    assert_eq!(patience.choose(&twenty[1..], mood(3)), wait(51));
+    let holes: Vec<Due> = (0..20).map(|place| due(place, 1, 0..20_000, 950)).collect();
+    assert_eq!(patience.choose(&holes, mood(3)), below(20_000));
+}
+
+#[test]
+fn what_cannot_be_divided_is_cut_by_time() {
+    let mut patience = Patience::new(2);
+    let whole = |due: Due| Due { is_whole: true, ..due };
+    let dumps = [
+        whole(due(0, 1, 0..4000, 2000)),
+        whole(due(1, 2, 0..4000, 2000)),
+        whole(due(0, 3, 2000..8000, 1000)),
+    ];
+    assert_eq!(patience.choose(&dumps, mood(6)), Choice::Take(Upto::Committed(Nanos(3 * MS))));
+}
+
+#[test]
+fn a_writer_that_runs_ahead_does_not_keep_the_others_back() {
+    let mut patience = Patience::new(2);
+    let dumps = [
+        due(0, 1, 0..4000, 2000),
+        due(0, 2, 4000..8000, 2000),
+        due(0, 3, 8000..12000, 2000),
+        due(1, 4, 0..4000, 2000),
+        due(1, 5, 4000..8000, 2000),
+    ];
+    assert_eq!(patience.choose(&dumps[..4], mood(6)), below(4000));
+    assert_eq!(patience.choose(&dumps, mood(6)), below(8000));
+}
+
+#[test]
+fn variables_that_lie_apart_fit_each_for_itself() {
+    let mut patience = Patience::new(2);
+    let variables = [
+        due(0, 1, 0..4000, 2000),
+        due(1, 2, 0..4000, 2000),
+        due(0, 3, 900_000..904_000, 2000),
+        due(1, 4, 900_000..904_000, 2000),
+    ];
+    assert_eq!(patience.choose(&variables, mood(6)), below(904_000));
+}
+
+#[test]
+fn records_of_several_objects_are_cut_by_time() {
+    let mut patience = Patience::new(2);
+    let other = ObjectId { inode: InodeId(2), generation: Generation(0) };
+    let dumps = [
+        due(0, 1, 0..4000, 2000),
+        due(0, 2, 4000..8000, 2000),
+        due(1, 3, 0..4000, 2000),
+        Due { object: other, ..due(1, 4, 0..10, 10) },
+    ];
+    assert_eq!(patience.choose(&dumps, mood(4)), wait(51));
+    let in_order = [dumps[0].clone(), dumps[2].clone(), dumps[3].clone(), dumps[1].clone()];
+    let in_order =
+        in_order.map(|due| Due { committed: Nanos(if due.span.end == 8000 { 9 } else { 3 } * MS), ..due });
+    assert_eq!(patience.choose(&in_order, mood(10)), Choice::Take(Upto::Committed(Nanos(9 * MS))));
+}
+
+#[test]
+fn who_comes_late_is_not_waited_for_again() {
+    let mut patience = Patience::new(2);
+    let first = [due(0, 1, 0..4000, 2000), due(1, 1, 0..4000, 2000), due(0, 2, 4000..8000, 2000)];
+    assert_eq!(patience.choose(&first, mood(4)), below(4000));
+    // The second dump is given up without the other writer.
+    assert_eq!(patience.choose(&first[2..], mood(53)), below(8000));
+    let third = [due(0, 54, 8000..12000, 2000), due(1, 54, 4000..8000, 2000), due(1, 54, 8000..9000, 500)];
+    assert_eq!(patience.choose(&third[..2], mood(55)), below(8000));
+    assert_eq!(patience.choose(&third, mood(55)), below(9000));
+    // From then on both are together again.
+    let both = [due(0, 54, 9000..12000, 1500), due(1, 56, 9000..12000, 1500), due(0, 57, 12000..16000, 2000)];
+    assert_eq!(patience.choose(&both[..1], mood(56)), wait(104));
+    assert_eq!(patience.choose(&both, mood(58)), below(12000));
+    // A writer that went beyond is not late when it begins anew.
+    assert_eq!(patience.choose(&[due(1, 60, 0..4000, 2000)], mood(61)), wait(110));
+}
+
+#[test]
+fn a_full_outbox_is_borne_for_as_long_as_it_was_worth_it() {
+    let mut patience = Patience::new(2);
+    let half = [due(0, 10, 0..4000, 2000)];
+    let whole = [due(0, 10, 0..4000, 2000), due(1, 11, 0..4000, 2000), due(0, 12, 4000..8000, 2000)];
+    let full = |now_ms| Mood { full: true, ..mood(now_ms) };
+    patience.choose(&whole, mood(12));
+    assert_eq!(patience.choose(&half, full(13)), wait(45));
+    assert_eq!(patience.choose(&half, full(45)), below(4000));
+    let next = [due(0, 60, 4000..8000, 2000)];
+    assert_eq!(patience.choose(&next, full(61)), wait(77));
+    let both = [next[0].clone(), due(1, 62, 4000..8000, 2000), due(0, 63, 8000..12000, 2000)];
+    assert_eq!(patience.choose(&both, full(65)), below(8000));
+    assert_eq!(patience.choose(&both[2..], full(66)), wait(98));
+}
+
+#[test]
+fn urgency_ends_patience_at_once_and_a_full_outbox_soon() {
+    let mut patience = Patience::new(2);
+    let two = [due(0, 10, 0..4000, 1000), due(1, 11, 0..4000, 1000)];
+    assert_eq!(patience.choose(&two, mood(12)), wait(60));
+    let full = |now_ms| Mood { full: true, ..mood(now_ms) };
+    assert_eq!(patience.choose(&two, full(13)), wait(45));
+    assert_eq!(patience.choose(&two, full(45)), below(4000));
+    assert_eq!(patience.choose(&two, Mood { urgent: true, ..mood(46) }), ALL);
+}
+
+#[test]
+fn writers_that_went_away_are_not_waited_for() {
+    let mut patience = Patience::new(2);
+    patience.choose(&[due(0, 1, 0..4000, 1000), due(1, 2, 0..4000, 1000)], mood(3));
+    patience.choose(&[due(0, 400, 0..4000, 1000)], mood(401));
+    assert_eq!(patience.choose(&[due(0, 600, 0..4000, 1000)], mood(601)), ALL);
+}
+
+#[test]
+fn spans_are_counted_once() {
+    let mut spans = Spans::default();
+    for span in [10..20, 30..40, 15..35, 0..5, 40..45, 100..100] {
+        spans.add(span);
+    }
+    assert_eq!(spans.bytes, 5 + 35);
+    let dues = [due(0, 1, 10..20, 1), due(0, 1, 15..35, 1), due(0, 1, 50..60, 1)];
+    let all: Vec<&Due> = dues.iter().collect();
+    assert_eq!([covered(&all, 5), covered(&all, 18), covered(&all, 55)], [0, 8, 30]);
+}

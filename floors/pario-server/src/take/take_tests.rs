@@ -1,0 +1,222 @@
+//! Records of several real outboxes, taken in parts, by a server that is killed now and then, against bytes written one after the other.
+
+use std::sync::Arc;
+
+use pario_core::{Generation, Layout};
+use pario_net::outbox::{Concern, Cursor, Outbox, RecordMeta};
+use pario_store::MemoryStore;
+use pario_view::{Access, Datatype};
+use proptest::prelude::*;
+
+use super::*;
+
+const SERVER: ServerIndex = ServerIndex(0);
+const FILE_BYTES: usize = 96;
+const WRITERS: usize = 3;
+
+fn object() -> ObjectId {
+    ObjectId { inode: InodeId(7), generation: Generation(1) }
+}
+
+fn worker(store: &Arc<MemoryStore>) -> Worker {
+    let store: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
+    let (_, inbox) = crossbeam_channel::unbounded();
+    Worker {
+        index: SERVER,
+        store,
+        stats: Arc::new(ServerStats::default()),
+        on_lie: Box::new(|session, what| panic!("{session} lied: {what}")),
+        views: Views::default(),
+        patience: Patience::new(2),
+        wait_until: None,
+        hurry: false,
+        inbox,
+        doorbell: Arc::new(Doorbell::new().unwrap()),
+        outboxes: Outboxes::default(),
+        writes: Vec::new(),
+        drains: Vec::new(),
+        take_alls: Vec::new(),
+        stop: None,
+        clock: MonotonicClock,
+    }
+}
+
+fn session(writer: usize) -> SessionId {
+    SessionId(writer as u64 + 1)
+}
+
+/// Lets a server know an outbox, from where the last one has come to.
+fn attach(worker: &mut Worker, writer: usize, outbox: &Outbox) {
+    let doorbell = worker.doorbell.duplicate().unwrap();
+    outbox
+        .attach(SERVER, |from| {
+            let descriptor = outbox.descriptor().try_clone().unwrap();
+            let (cursor, page) = CursorPage::create(from).unwrap();
+            worker.outboxes.attach(session(writer), OutboxReader::attach(descriptor).unwrap(), cursor, from);
+            Cursor::attach(SERVER, page, doorbell)
+        })
+        .unwrap();
+}
+
+/// A writer's view number `stride`: every `stride`-th byte.
+fn strided(start: u64, stride: u64) -> View {
+    let byte = Datatype::elementary(1).unwrap();
+    let filetype = byte.resized(0, i64::try_from(stride).unwrap()).unwrap();
+    View::new(i64::try_from(start).unwrap(), &byte, &filetype, Access::Write).unwrap()
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        writer: usize,
+        start: u64,
+        stride: u64,
+        count: usize,
+    },
+    TakeBelow(u64),
+    /// What was committed before the n-th write.
+    TakeBefore(usize),
+    TakeAll,
+    Kill,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let write = (0..WRITERS, 0..40u64, 1..5u64, 1..12usize);
+    prop_oneof![
+        5 => write.prop_map(|(writer, start, stride, count)| Step::Write { writer, start, stride, count }),
+        4 => (1..FILE_BYTES as u64).prop_map(Step::TakeBelow),
+        1 => (0..20usize).prop_map(Step::TakeBefore),
+        1 => Just(Step::TakeAll),
+        1 => Just(Step::Kill),
+    ]
+}
+
+/// The outboxes, the server and what should be in its store.
+struct World {
+    outboxes: Vec<Outbox>,
+    store: Arc<MemoryStore>,
+    worker: Worker,
+    views: Vec<(usize, u32, View)>,
+    model: Vec<u8>,
+    commits: Vec<Nanos>,
+}
+
+impl World {
+    fn new() -> World {
+        let store = Arc::new(MemoryStore::new(1 << 20));
+        let outboxes = (0..WRITERS).map(|_| Outbox::create(256 << 10, 1).unwrap()).collect();
+        let mut world = World {
+            worker: worker(&store),
+            outboxes,
+            store,
+            views: Vec::new(),
+            model: vec![0; FILE_BYTES],
+            commits: Vec::new(),
+        };
+        world.attach_all();
+        world
+    }
+
+    fn attach_all(&mut self) {
+        for (writer, number, view) in &self.views {
+            self.worker.views.define(session(*writer), *number, &view.encode().unwrap()).unwrap();
+        }
+        for (writer, outbox) in self.outboxes.iter().enumerate() {
+            attach(&mut self.worker, writer, outbox);
+        }
+    }
+
+    fn write(&mut self, writer: usize, view: View, count: usize) {
+        let number = u32::try_from(self.commits.len() + 1).unwrap();
+        self.worker.views.define(session(writer), number, &view.encode().unwrap()).unwrap();
+        let layout = Layout::new(4096, 1, 0, 1).unwrap();
+        let meta = RecordMeta { object: object(), layout, view: number, offset: 0 };
+        let concerns = [Concern { server: SERVER, bytes: count as u64 }];
+        let value = u8::try_from(number % 251 + 1).unwrap();
+        let data = vec![value; count];
+        let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| write(0, &data);
+        self.outboxes[writer].commit_stream(meta, &concerns, (count, fill), &|_, _| Ok(())).unwrap();
+        for extent in view.extents(0..count as u64) {
+            let at = usize::try_from(extent.file_offset).unwrap();
+            self.model[at..at + usize::try_from(extent.bytes).unwrap()].fill(value);
+        }
+        self.views.push((writer, number, view));
+        self.commits.push(MonotonicClock.now());
+    }
+
+    fn take(&mut self, upto: Upto) {
+        self.worker.outboxes.begin_round();
+        let scan = self.worker.outboxes.scan(SERVER, &self.worker.views);
+        let upto = if self.worker.hurry { Upto::ALL } else { upto };
+        self.worker.take(scan, upto);
+    }
+
+    /// The server is killed; its successor knows what the cursors say.
+    fn kill(&mut self) {
+        for outbox in &self.outboxes {
+            outbox.detach(SERVER);
+        }
+        self.worker = worker(&self.store);
+        self.attach_all();
+    }
+
+    fn in_store(&self) -> Vec<u8> {
+        let mut bytes = vec![0; FILE_BYTES];
+        self.store.read(object(), LocalOffset(0), &mut bytes).unwrap();
+        bytes
+    }
+}
+
+proptest! {
+    #[test]
+    fn parts_of_records_are_as_good_as_the_whole(steps in prop::collection::vec(step(), 1..30)) {
+        let mut world = World::new();
+        for step in steps {
+            match step {
+                Step::Write { writer, start, stride, count } => world.write(writer, strided(start, stride), count),
+                Step::TakeBelow(below) => world.take(Upto::Below(below)),
+                Step::TakeBefore(number) => {
+                    let before = world.commits.get(number).copied();
+                    world.take(before.map_or(Upto::ALL, Upto::Committed));
+                }
+                Step::TakeAll => world.take(Upto::ALL),
+                Step::Kill => world.kill(),
+            }
+        }
+        world.take(Upto::ALL);
+        world.take(Upto::ALL);
+        prop_assert_eq!(world.in_store(), world.model.clone());
+        for outbox in &world.outboxes {
+            prop_assert!(outbox.is_taken(SERVER, outbox.tail()), "everything was taken");
+        }
+    }
+}
+
+#[test]
+fn what_lies_below_is_taken_and_the_cursor_waits() {
+    let mut world = World::new();
+    world.write(0, strided(0, 2), 20);
+    world.write(1, strided(1, 2), 10);
+    world.take(Upto::Below(20));
+    let expected: Vec<u8> = (0..40).map(|at| if at < 20 { 2 + at % 2 } else { 0 }).collect();
+    assert_eq!(world.in_store()[..40], expected);
+    assert!(world.outboxes[1].is_taken(SERVER, world.outboxes[1].tail()), "the whole record was below");
+    assert!(!world.outboxes[0].is_taken(SERVER, world.outboxes[0].tail()), "half of it was not");
+    world.take(Upto::ALL);
+    assert_eq!(world.in_store(), world.model);
+}
+
+#[test]
+fn a_newer_record_does_not_go_before_an_older_one_that_is_half_taken() {
+    let mut world = World::new();
+    world.write(0, strided(0, 2), 20);
+    world.take(Upto::Below(20));
+    // Over bytes of the first one that are in the store already.
+    world.write(1, strided(0, 2), 5);
+    world.take(Upto::Below(20));
+    assert!(!world.outboxes[1].is_taken(SERVER, world.outboxes[1].tail()), "its cursor waits for the older");
+    assert!(world.worker.hurry, "and not for long");
+    world.kill();
+    world.take(Upto::ALL);
+    assert_eq!(world.in_store(), world.model);
+}
