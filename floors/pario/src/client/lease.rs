@@ -59,6 +59,9 @@ pub(crate) struct Access<'a> {
 pub(crate) trait Guardian: Send + Sync {
     /// The lease is about to be given back. It is still held: [`OpenFile::access_held`] goes on working until this returns.
     fn give_up(&self);
+
+    /// The file's last name is gone. What is kept of it only for the next open takes room on the servers' disks.
+    fn unlinked(&self);
 }
 
 impl Access<'_> {
@@ -243,6 +246,17 @@ impl OpenFile {
         });
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread to give back a lease; the next access does it");
+        }
+    }
+
+    /// The file's last name is gone. Called by the listening thread.
+    pub(super) fn unlinked(&self) {
+        let Some(guardian) = self.guardian() else { return };
+        // Closing a file asks the manager, and recalls must not wait for that.
+        let spawned =
+            std::thread::Builder::new().name("pario-unlinked".into()).spawn(move || guardian.unlinked());
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to let go of a removed file; it stays until the tier forgets it");
         }
     }
 

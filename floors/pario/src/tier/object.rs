@@ -44,6 +44,8 @@ pub(super) struct TierObject {
     /// Staging failed: not tried again before somebody has heard of it.
     pub(super) is_stuck: AtomicBool,
     pub(super) opens: AtomicUsize,
+    /// Its last name is gone: nobody can open it again.
+    is_unlinked: AtomicBool,
     pub(super) is_written: AtomicBool,
 }
 
@@ -74,11 +76,17 @@ impl TierObject {
             error: Mutex::default(),
             is_stuck: AtomicBool::new(false),
             opens: AtomicUsize::new(0),
+            is_unlinked: AtomicBool::new(false),
             is_written: AtomicBool::new(false),
         });
         let guardian: Arc<dyn Guardian> = Arc::<TierObject>::clone(&object);
         object.file().set_guardian(Arc::downgrade(&guardian));
         object
+    }
+
+    /// Whether the next open can use what is kept. Without a lease there is nothing, and nobody tells us when the file is removed.
+    pub(super) fn is_worth_keeping(&self) -> bool {
+        !self.is_unlinked.load(Ordering::Acquire) && self.cover().is_some()
     }
 
     pub(super) fn inode(&self) -> InodeId {
@@ -421,6 +429,15 @@ impl Guardian for TierObject {
             *cover = None;
         }
         self.revoking.store(false, Ordering::Release);
+    }
+
+    fn unlinked(&self) {
+        // First the word, then the look: whoever closes it meanwhile counts down first and looks then.
+        self.is_unlinked.store(true, Ordering::Release);
+        let own = self.shared.object(self.inode).filter(|object| std::ptr::eq(&**object, self));
+        if let Some(object) = own {
+            self.shared.forget_if_idle(&object);
+        }
     }
 }
 
