@@ -94,6 +94,7 @@ impl OpenFile {
             if let Some(held) = self.usable(&state)
                 && allows(held.phase, want)
                 && state.recalled < held.number
+                && !state.returning
             {
                 state.users += 1;
                 return Ok(self.access_under(held));
@@ -341,10 +342,17 @@ impl OpenFile {
         }
     }
 
-    /// The phase we are in, if a lease is held.
+    /// The phase that we are in for certain. From one that is on its way back the manager may have given the file to others already,
+    /// long before our thread that returns it hears so.
     pub(super) fn phase(&self) -> Option<Phase> {
         let state = self.lease_state();
-        self.usable(&state).map(|held| held.phase)
+        self.usable(&state).filter(|_| !state.returning).map(|held| held.phase)
+    }
+
+    /// Whether there is a lease, be it on its way back.
+    pub(super) fn is_leased(&self) -> bool {
+        let state = self.lease_state();
+        self.usable(&state).is_some()
     }
 
     /// Sets who is told before a lease goes back.
