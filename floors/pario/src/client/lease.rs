@@ -209,14 +209,20 @@ impl OpenFile {
         if !same {
             self.drop_loans();
         }
-        // What we wrote to a file that was cut since says nothing about its length.
-        if state.generation.is_some_and(|generation| generation != attr.generation) {
-            self.unreported_end.store(0, Ordering::Release);
+        if state.generation == Some(attr.generation) {
+            // A file gets shorter only with a new generation, so what we knew still holds. The manager's word may be older than ours: it
+            // was given before an older lease of ours went back, with the length of what was written under it, and is heard after.
+            self.size.fetch_max(attr.size, Ordering::AcqRel);
+        } else {
+            // What we wrote to a file that was cut since says nothing about its length.
+            if state.generation.is_some() {
+                self.unreported_end.store(0, Ordering::Release);
+            }
+            // At the first lease there may be what an earlier life of the manager did not hear.
+            let own = self.unreported_end.load(Ordering::Acquire);
+            self.size.store(attr.size.max(own), Ordering::Release);
         }
         state.generation = Some(attr.generation);
-        // Under an exclusive lease that is merely renewed our own length may be ahead of the manager's.
-        let own = self.unreported_end.load(Ordering::Acquire);
-        self.size.store(attr.size.max(own), Ordering::Release);
         state.held = Some(held);
         held
     }
@@ -411,3 +417,7 @@ impl Drop for Access<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;
