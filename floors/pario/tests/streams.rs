@@ -140,6 +140,27 @@ fn elements_of_all(client: &Partition, group: &Arc<dyn Group>, method: Method) {
     group.leave();
 }
 
+/// Found by `group_histories`: a write of nothing in the middle of a piece made the file longer.
+#[test]
+fn a_write_of_nothing_changes_nothing() {
+    let partition = Partition::embed(&small(2, 16 << 10)).unwrap();
+    for method in [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase] {
+        let hints = Hints { method: Some(method), ..Hints::default() };
+        let options = partition.options().read(true).write(true).create(true);
+        let file = options.open_all(&Alone::group(), format!("{method:?}"), &hints).unwrap();
+        let (displacement, filetype) = interleaved(1, 3, 100);
+        file.set_view(displacement, &byte(), &filetype).unwrap();
+        for offset in [0, 50, 100, 12_345] {
+            file.write_at(offset, &[]).unwrap();
+            file.write_at_all(offset, &[]).unwrap();
+            assert_eq!(file.read_at(offset, &mut []).unwrap(), 0);
+            assert_eq!(file.len().unwrap(), 0, "{method:?}, {offset}");
+        }
+        file.close().unwrap();
+        assert_eq!(partition.metadata(format!("{method:?}")).unwrap().size, 0);
+    }
+}
+
 #[test]
 fn a_view_is_told_once_and_steady_writes_send_nothing() {
     let partition = Partition::embed(&EmbedOptions { outbox_bytes: 8 << 20, ..small(4, 64 << 10) }).unwrap();
