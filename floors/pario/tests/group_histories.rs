@@ -229,7 +229,7 @@ impl Member {
         let size = self.group.size();
         let neighbour = self.first_owner + (self.group.rank() + 1) % size;
         self.see(file, neighbour);
-        let way = if self.ground.steps % 2 == 0 { Way::Collective } else { Way::Alone };
+        let way = if self.ground.steps.is_multiple_of(2) { Way::Collective } else { Way::Alone };
         self.read(file, neighbour, mine, way);
         self.see(file, self.owner);
         self.group.barrier().unwrap();

@@ -167,6 +167,9 @@ fn what_overlaps_is_legal_for_those_who_only_read() {
     }
 }
 
+/// What is wrong with an access, its code, and the access.
+type Try<'a> = (&'a str, Code, &'a dyn Fn() -> Result<()>);
+
 #[test]
 fn accesses_that_cannot_be_are_refused_and_nobody_hangs() {
     let partition = Partition::embed(&small(2, 16 << 10)).unwrap();
@@ -178,7 +181,7 @@ fn accesses_that_cannot_be_are_refused_and_nobody_hangs() {
             // In two-phase all are told of one; in the others a rank that can write does.
             let alone = method != Method::TwoPhase;
             let is_odd = group.rank() == ODD;
-            let tries: [(&str, Code, &dyn Fn() -> Result<()>); 5] = [
+            let tries: [Try<'_>; 5] = [
                 ("no multiple", Code::Invalid, &|| file.write_at_all(0, &[0; 4][usize::from(is_odd)..])),
                 ("no multiple", Code::Invalid, &|| file.write_all(&[0; 4][usize::from(is_odd)..])),
                 ("beyond the view", Code::TooLarge, &|| {

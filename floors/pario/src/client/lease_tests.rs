@@ -1,3 +1,5 @@
+//! Leases whose messages cross, step by step.
+
 use std::sync::atomic::Ordering;
 
 use pario_core::{FileAttr, Generation};

@@ -131,7 +131,7 @@ pub fn histories(default: u64, history: fn(u64, &Trace)) {
     let base = u64::from(std::process::id()) << 20 | 0x5eed << 40;
     for run in 0..count {
         // Half of them are the same each time, half are new.
-        let seed = if run % 2 == 0 { run / 2 } else { base + run };
+        let seed = if run.is_multiple_of(2) { run / 2 } else { base + run };
         watched(seed, "", move |trace| history(seed, trace));
     }
 }
@@ -175,7 +175,7 @@ pub fn scenes<S: Send + Sync + 'static>(
                 return;
             }
             // Half of them are the same each time, half are new.
-            let first = (if turn % 2 == 0 { turn / 2 } else { base + turn }) * SCENE_HISTORIES;
+            let first = (if turn.is_multiple_of(2) { turn / 2 } else { base + turn }) * SCENE_HISTORIES;
             run(first..first + left.min(SCENE_HISTORIES));
         };
         for _ in 0..LANES {
