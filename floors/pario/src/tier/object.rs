@@ -5,7 +5,8 @@
 //! ```
 //! Never: waits for a lease while it holds something that whoever gives one up needs; writes bytes to the partition that no rank wrote
 //! here. Always: clean bytes are used only while the lease under which they were read has been held all the time; when a lease
-//! goes back, everything that was taken under it is in the partition, or its error is kept.
+//! goes back, everything that was taken under it is in the partition, or its error is kept; what is kept dirty is kept under an exclusive
+//! lease, so that of two applications' writes the later one stays.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -148,13 +149,13 @@ impl TierObject {
         self.note(&file, &access)
     }
 
-    /// Whether a lease is held under which ranks may write.
+    /// Whether a lease is held under which ranks may write behind.
     pub(super) fn is_settled(&self) -> bool {
         // Who changes it at this moment is asked again.
         let Ok(cover) = self.cover.try_read() else { return false };
         let file = self.file();
         let phase = held(&file, *cover).map(|access| access.phase);
-        matches!(phase, Some(Phase::Exclusive {} | Phase::Write {})) && !self.revoking.load(Ordering::Acquire)
+        phase == Some(Phase::Exclusive {}) && !self.revoking.load(Ordering::Acquire)
     }
 
     /// Fills `target` up to the file's end; returns how many bytes there were.
@@ -266,7 +267,8 @@ impl TierObject {
     /// Takes note of the lease that an access is made under; the access is still under way.
     fn note(&self, file: &File, access: &Access<'_>) -> Result<(), Fault> {
         let mut cover = self.cover_alone();
-        if access.phase == (Phase::Mixed {}) {
+        // Beside writers of other applications too: whose bytes are newer only the partition's servers can tell.
+        if matches!(access.phase, Phase::Mixed {} | Phase::Write {}) {
             *cover = None;
             self.keep_dirty_only();
             self.flush_all(file, access)?;
