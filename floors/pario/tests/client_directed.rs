@@ -382,7 +382,7 @@ fn of_two_applications_the_later_write_stays() {
         let mut found = vec![0; expected.len()];
         partition.open(&name).unwrap().read_exact_at(5000, &mut found).unwrap();
         assert_eq!(difference(&expected, &found), None, "{name}");
-        files.map(|file| file.close().unwrap());
+        files.into_iter().for_each(|file| file.close().unwrap());
     }
 }
 
