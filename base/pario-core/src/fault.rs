@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $errno:literal, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $errno:literal, $text:literal, $mpi:literal;)*) => {
         /// What kind of fault: the part a caller acts on. Numbers are part of the wire format.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         #[repr(u16)]
@@ -41,6 +41,14 @@ macro_rules! codes {
                 }
             }
 
+            /// The MPI error class that fits; its number is the MPI library's affair.
+            #[must_use]
+            pub fn mpi_class(self) -> &'static str {
+                match self {
+                    $(Code::$name => $mpi,)*
+                }
+            }
+
             /// Every code there is.
             pub const ALL: &'static [Code] = &[$(Code::$name,)*];
         }
@@ -49,57 +57,65 @@ macro_rules! codes {
 
 codes! {
     /// No such file or directory.
-    NotFound = 1, 2, "no such file or directory";
+    NotFound = 1, 2, "no such file or directory", "MPI_ERR_NO_SUCH_FILE";
     /// The name is taken.
-    Exists = 2, 17, "already exists";
+    Exists = 2, 17, "already exists", "MPI_ERR_FILE_EXISTS";
     /// A directory was needed.
-    NotDirectory = 3, 20, "not a directory";
+    NotDirectory = 3, 20, "not a directory", "MPI_ERR_BAD_FILE";
     /// A file was needed.
-    IsDirectory = 4, 21, "is a directory";
+    IsDirectory = 4, 21, "is a directory", "MPI_ERR_BAD_FILE";
     /// The directory still has entries.
-    NotEmpty = 5, 39, "directory not empty";
+    NotEmpty = 5, 39, "directory not empty", "MPI_ERR_IO";
     /// A name or a path is too long.
-    NameTooLong = 6, 36, "name too long";
+    NameTooLong = 6, 36, "name too long", "MPI_ERR_BAD_FILE";
     /// Too many symbolic links.
-    LinkLoop = 7, 40, "too many levels of symbolic links";
+    LinkLoop = 7, 40, "too many levels of symbolic links", "MPI_ERR_BAD_FILE";
     /// An argument that cannot be.
-    Invalid = 8, 22, "invalid argument";
+    Invalid = 8, 22, "invalid argument", "MPI_ERR_ARG";
     /// Larger than a file can be.
-    TooLarge = 9, 27, "file too large";
+    TooLarge = 9, 27, "file too large", "MPI_ERR_VALUE_TOO_LARGE";
     /// The store is full.
-    NoSpace = 10, 28, "no space left";
+    NoSpace = 10, 28, "no space left", "MPI_ERR_NO_SPACE";
     /// The store refuses writing.
-    ReadOnly = 11, 30, "read-only";
+    ReadOnly = 11, 30, "read-only", "MPI_ERR_READ_ONLY";
     /// The operating system refuses it.
-    Denied = 12, 13, "permission denied";
+    Denied = 12, 13, "permission denied", "MPI_ERR_ACCESS";
     /// The file is gone, or was truncated or replaced under a handle.
-    Stale = 13, 116, "stale file handle";
+    Stale = 13, 116, "stale file handle", "MPI_ERR_FILE";
     /// Somebody else uses it.
-    Busy = 14, 16, "busy";
+    Busy = 14, 16, "busy", "MPI_ERR_FILE_IN_USE";
     /// The device failed.
-    Io = 15, 5, "input/output error";
+    Io = 15, 5, "input/output error", "MPI_ERR_IO";
     /// A server is dead, stopped or cut off.
-    Unreachable = 16, 112, "server unreachable";
+    Unreachable = 16, 112, "server unreachable", "MPI_ERR_IO";
     /// Writes that were not synced were lost with a server.
-    Lost = 17, 5, "unsynced writes were lost";
+    Lost = 17, 5, "unsynced writes were lost", "MPI_ERR_IO";
     /// The peer could not prove that it knows the secret.
-    WrongSecret = 18, 1, "wrong secret";
+    WrongSecret = 18, 1, "wrong secret", "MPI_ERR_ACCESS";
     /// The peer speaks another protocol version, or breaks the one it claims.
-    Protocol = 19, 71, "protocol error";
+    Protocol = 19, 71, "protocol error", "MPI_ERR_IO";
     /// Asked for something this build or store cannot do.
-    Unsupported = 20, 95, "not supported";
+    Unsupported = 20, 95, "not supported", "MPI_ERR_UNSUPPORTED_OPERATION";
     /// Too much at once: files, clients or requests.
-    TooMany = 21, 24, "too many";
+    TooMany = 21, 24, "too many", "MPI_ERR_OTHER";
     /// The bytes do not match their checksum.
-    Corrupt = 22, 117, "damaged data";
+    Corrupt = 22, 117, "damaged data", "MPI_ERR_IO";
     /// The server is going down.
-    ShuttingDown = 23, 108, "shutting down";
+    ShuttingDown = 23, 108, "shutting down", "MPI_ERR_IO";
     /// A handle used after it was closed, or in a forked child.
-    Closed = 24, 9, "closed";
+    Closed = 24, 9, "closed", "MPI_ERR_FILE";
     /// A move between two file systems.
-    CrossDevice = 25, 18, "cross-device";
+    CrossDevice = 25, 18, "cross-device", "MPI_ERR_IO";
     /// A wait reached the limit that its caller set.
-    TimedOut = 26, 110, "timed out";
+    TimedOut = 26, 110, "timed out", "MPI_ERR_OTHER";
+    /// A datatype that cannot be used so: a view that is illegal for its file.
+    Datatype = 27, 22, "invalid datatype", "MPI_ERR_TYPE";
+    /// Processes that must agree do not: on an argument, or on which collective they call.
+    NotSame = 28, 22, "not the same on all processes", "MPI_ERR_NOT_SAME";
+    /// A handle that was not opened for writing.
+    NotWritable = 29, 9, "not open for writing", "MPI_ERR_READ_ONLY";
+    /// A handle that was not opened for reading.
+    NotReadable = 30, 9, "not open for reading", "MPI_ERR_ACCESS";
 }
 
 /// A code and one sentence that names what and where.
@@ -167,6 +183,26 @@ mod tests {
             assert_eq!(Code::from_number(*code as u16), Some(*code));
         }
         assert_eq!(Code::from_number(0), None);
+    }
+
+    #[test]
+    fn errors_of_views_and_groups_have_the_classes_that_mpi_names() {
+        let classes = [
+            (Code::Datatype, "MPI_ERR_TYPE"),
+            (Code::NotSame, "MPI_ERR_NOT_SAME"),
+            (Code::Invalid, "MPI_ERR_ARG"),
+            (Code::TooLarge, "MPI_ERR_VALUE_TOO_LARGE"),
+            (Code::NotWritable, "MPI_ERR_READ_ONLY"),
+            (Code::NotFound, "MPI_ERR_NO_SUCH_FILE"),
+            (Code::NoSpace, "MPI_ERR_NO_SPACE"),
+        ];
+        for (code, class) in classes {
+            assert_eq!(code.mpi_class(), class);
+        }
+        // A number of the operating system leads to the general one of several.
+        for (number, code) in [(22, Code::Invalid), (9, Code::Closed)] {
+            assert_eq!(Fault::from_io(&std::io::Error::from_raw_os_error(number), "doing").code, code);
+        }
     }
 
     #[test]

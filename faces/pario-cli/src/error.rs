@@ -212,7 +212,11 @@ fn cure(code: Code, partition: Option<&str>) -> Option<String> {
         | Code::ShuttingDown
         | Code::Closed
         | Code::CrossDevice
-        | Code::TimedOut => return None,
+        | Code::TimedOut
+        | Code::Datatype
+        | Code::NotSame
+        | Code::NotWritable
+        | Code::NotReadable => return None,
     };
     Some(text.to_owned())
 }

@@ -442,7 +442,7 @@ impl Connection {
                     }
                     Ok(())
                 }
-                Notice::Recall { .. } | Notice::Goodbye { .. } => Ok(()),
+                Notice::Recall { .. } | Notice::Goodbye { .. } | Notice::Unlinked { .. } => Ok(()),
             },
             FrameKind::Hello
             | FrameKind::Challenge

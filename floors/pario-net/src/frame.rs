@@ -313,6 +313,9 @@ mod tests {
         let bytes = seal(FrameKind::Request, 7, &Request::Ping {}, &[], DataCheck::Crc);
         assert_eq!(bytes[..24], *b"PAR1\x05\0\0\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0");
         assert_eq!(bytes[24..], [0xa6, 0x8f, 0x53, 0x39, 0, 0, 0, 0, 1]);
+        let notice = crate::message::Notice::Unlinked { inode: pario_core::InodeId(0x0102) };
+        let bytes = seal(FrameKind::Notice, 0, &notice, &[], DataCheck::None);
+        assert_eq!(bytes[32..], [4, 2, 1, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

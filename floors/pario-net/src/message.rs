@@ -563,9 +563,15 @@ pub enum Notice {
         /// Which server says so.
         server: ServerIndex,
     },
+    /// The last name of a file that this session uses is gone: whoever keeps it only to have it at hand lets go.
+    Unlinked {
+        /// The file.
+        inode: InodeId,
+    },
 }
 encode_enum!(Notice {
     1 => Recall { inode, number },
     2 => Waiting { request, on },
     3 => Goodbye { server },
+    4 => Unlinked { inode },
 });

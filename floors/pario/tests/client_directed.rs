@@ -9,7 +9,7 @@ use std::thread;
 
 use common::{Chance, STORES, TRANSPORTS, Trace, difference, histories, pattern, small};
 use pario::group::{self, Group};
-use pario::{Datatype, EmbedOptions, EmbedTransport, File, GroupFile, Hints, Method, Partition};
+use pario::{Alone, Datatype, EmbedOptions, EmbedTransport, File, GroupFile, Hints, Method, Partition};
 
 fn hints() -> Hints {
     Hints { method: Some(Method::ClientDirected), ..Hints::default() }
@@ -354,6 +354,36 @@ fn a_stranger_sees_length_and_bytes_before_anybody_syncs() {
         file.close().unwrap();
     });
     verify(&partition, "f", b"again\0\0\0\0\0again");
+}
+
+/// Found by `streams`: where two applications write, each kept its bytes in its own tier, and the later write of the two could lose.
+#[test]
+fn of_two_applications_the_later_write_stays() {
+    let options = EmbedOptions { transport: EmbedTransport::Tcp, ..small(2, 4096) };
+    let partition = Partition::embed(&options).unwrap();
+    let clients = [partition.another_client(), partition.another_client()];
+    for number in 0..20 {
+        let name = format!("f{number}");
+        let files = clients.each_ref().map(|client| open(client, &Alone::group(), &name, &hints()));
+        // Both come to share the file as writers.
+        for round in 0..3 {
+            for (who, file) in files.iter().enumerate() {
+                file.write_at(round * 100 + who as u64 * 50, &[9; 10]).unwrap();
+            }
+        }
+        let (first, last) = if number % 2 == 0 { (0, 1) } else { (1, 0) };
+        files[first].write_at(5000, &[1; 3000]).unwrap();
+        files[last].write_at(5100, &[2; 3000]).unwrap();
+        files[first].write_at(5200, &[3; 10]).unwrap();
+        let mut expected = vec![1; 100];
+        expected.extend([2; 100]);
+        expected.extend([3; 10]);
+        expected.extend([2; 2890]);
+        let mut found = vec![0; expected.len()];
+        partition.open(&name).unwrap().read_exact_at(5000, &mut found).unwrap();
+        assert_eq!(difference(&expected, &found), None, "{name}");
+        files.into_iter().for_each(|file| file.close().unwrap());
+    }
 }
 
 #[test]

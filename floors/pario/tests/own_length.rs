@@ -1,4 +1,5 @@
-//! A writer's own view of its file's length: after a write that returned it never goes back, whoever dies meanwhile.
+//! A writer's own view of its file's length: after a write that returned it never goes back, whoever dies meanwhile; and it shows what
+//! others wrote as soon as their writes returned.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -92,4 +93,21 @@ fn it_never_goes_back_when_all_servers_are_replaced() {
 #[test]
 fn it_never_goes_back_over_tcp() {
     never_goes_back("stripe = \"16KiB\"\ntransport = \"tcp\"", &[0]);
+}
+
+/// The lease of one client goes back on a thread of its own, while another's write is already granted, done and returned: whoever asks
+/// the first client then must not be told the length that it knew while it was alone.
+#[test]
+fn what_another_wrote_counts_though_our_lease_is_still_on_its_way_back() {
+    const FILES: usize = 400;
+    let partition = Partition::in_process(1).unwrap();
+    let other = partition.another_client();
+    for number in 0..FILES {
+        let name = format!("f{number}");
+        let file = partition.create(&name).unwrap();
+        file.write_at(0, b"alone").unwrap();
+        let theirs = other.options().write(true).open(&name).unwrap();
+        theirs.write_at(5, b"and more").unwrap();
+        assert_eq!(file.len().unwrap(), 13, "{name}: the other's write has returned");
+    }
 }

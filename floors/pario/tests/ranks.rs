@@ -1,4 +1,5 @@
-//! `pario run -n N` from end to end: ranks that write a file together, and what is told when one of them, or `pario run`, dies.
+//! `pario run -n N` from end to end: ranks that write a file together, and what is told when one of them, or `pario run`, dies; also in
+//! the middle of collective accesses by every method, and when it is a server that dies or stops.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,10 +13,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use common::pattern;
-use common::stage::{TOLD_LIMIT, job, timed, until};
+use common::stage::{TOLD_LIMIT, job, pause, state_of, timed, until};
 use pario::partition::Registry;
 use pario::partition::binary::find_binary;
-use pario::{Datatype, Hints, Partition};
+use pario::{Datatype, Hints, Method, Partition};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PIECE: usize = 10_000;
@@ -27,11 +28,16 @@ const GO: &str = "PARIO_TEST_GO";
 #[test]
 fn child() {
     let Some(job) = job() else { return };
+    if let Some(method) = job.strip_prefix("rounds ") {
+        return go_on(method.parse().unwrap());
+    }
     let group = pario::group::from_env().unwrap().expect("a rank has an invitation");
     let (rank, size) = (group.rank(), group.size());
     let partition = Partition::mount(&std::env::var("PARIO_PARTITION").unwrap()).unwrap();
     let options = partition.options().create(true).read(true).write(true);
-    let file = options.open_all(&group, "together", &Hints::default()).unwrap();
+    let held = job.strip_prefix("hold ");
+    let hints = Hints { method: held.map(|method| method.parse().unwrap()), ..Hints::default() };
+    let file = options.open_all(&group, "together", &hints).unwrap();
     let byte = Datatype::elementary(1).unwrap();
     let piece = Datatype::contiguous(i64::try_from(PIECE).unwrap(), &byte).unwrap();
     let filetype = piece.resized(0, i64::try_from(PIECE * size).unwrap()).unwrap();
@@ -39,7 +45,7 @@ fn child() {
     let mine = pattern(PIECE * PIECES, rank as u64);
     file.write_at_all(0, &mine).unwrap();
     say(&format!("pid {}", std::process::id()));
-    if job == "hold" {
+    if held.is_some() {
         assert!(until(|| Path::new(&std::env::var(GO).unwrap()).exists()), "the test lets go");
     }
     if job == "wait" {
@@ -58,6 +64,40 @@ fn child() {
     file.close().unwrap();
     say("right");
     group.leave();
+}
+
+/// Writes and reads together with the others, by one method, until something goes wrong; says each round, and what went wrong with the
+/// milliseconds of the longest call in that round.
+fn go_on(method: Method) {
+    let group = pario::group::from_env().unwrap().expect("a rank has an invitation");
+    let (rank, size) = (group.rank(), group.size());
+    let partition = Partition::mount(&std::env::var("PARIO_PARTITION").unwrap()).unwrap();
+    let options = partition.options().create(true).read(true).write(true);
+    let hints = Hints { method: Some(method), ..Hints::default() };
+    let file = options.open_all(&group, "together", &hints).unwrap();
+    let byte = Datatype::elementary(1).unwrap();
+    let piece = Datatype::contiguous(i64::try_from(PIECE).unwrap(), &byte).unwrap();
+    let filetype = piece.resized(0, i64::try_from(PIECE * size).unwrap()).unwrap();
+    file.set_view(i64::try_from(PIECE * rank).unwrap(), &byte, &filetype).unwrap();
+    say(&format!("pid {}", std::process::id()));
+    for round in 0u64.. {
+        let mine = pattern(PIECE * PIECES, round << 8 | rank as u64);
+        let mut back = vec![0; mine.len()];
+        let (written, writing) = timed(|| file.write_at_all(0, &mine));
+        let (read, reading) = timed(|| file.read_at_all(0, &mut back));
+        // Whoever failed is there all the same, as a program would that wants all to know.
+        let (synced, syncing) = timed(|| file.sync());
+        let all = written.is_ok() && read == Ok(mine.len());
+        assert!(!all || back == mine, "rank {rank} reads its own in round {round}");
+        if let Err(error) = written.and(read).and(synced) {
+            let longest = writing.max(reading).max(syncing).as_millis();
+            say(&format!("error {longest} {error}"));
+            break;
+        }
+        say(&format!("round {round}"));
+    }
+    assert!(until(|| Path::new(&std::env::var(GO).unwrap()).exists()), "the test lets go");
+    std::process::exit(9);
 }
 
 fn say(line: &str) {
@@ -121,6 +161,37 @@ impl Run {
     fn pids(&self, size: usize) -> Vec<u32> {
         let number = |text: String| text.strip_prefix("pid ").unwrap().parse().unwrap();
         self.hear(size).into_values().map(number).collect()
+    }
+
+    /// Rounds that each of these ranks has done, once all have done `least` of them and `enough` says so. No other rank is heard.
+    #[track_caller]
+    fn rounds(&self, ranks: &[usize], mut done: BTreeMap<usize, u64>, least: u64) -> BTreeMap<usize, u64> {
+        while ranks.iter().any(|rank| done.get(rank).is_none_or(|done| *done < least)) {
+            let (rank, said) = self.lines.recv_timeout(Duration::from_secs(60)).expect("ranks go on");
+            let round = said.strip_prefix("round ").unwrap_or_else(|| panic!("rank {rank}: {said}"));
+            done.insert(rank, round.parse().unwrap());
+        }
+        done
+    }
+
+    /// What went wrong, by rank, from those who are left; every call that failed did so in time.
+    #[track_caller]
+    fn errors(&self, ranks: &[usize]) -> BTreeMap<usize, String> {
+        let mut errors = BTreeMap::new();
+        while errors.len() < ranks.len() {
+            let (rank, said) = self.lines.recv_timeout(Duration::from_secs(60)).expect("ranks are told");
+            let Some(said) = said.strip_prefix("error ") else { continue };
+            let (millis, error) = said.split_once(' ').unwrap();
+            let took = Duration::from_millis(millis.parse().unwrap());
+            assert!(took < TOLD_LIMIT, "rank {rank} was told after {took:?}: {error}");
+            assert!(ranks.contains(&rank), "rank {rank} is told: {error}");
+            errors.insert(rank, error.to_owned());
+        }
+        errors
+    }
+
+    fn let_go(&self) {
+        std::fs::write(self.dir.path().join("go"), "").unwrap();
     }
 
     fn end(&mut self) -> ExitStatus {
@@ -218,10 +289,13 @@ fn memory(pid: u32) -> BTreeSet<u64> {
 
 #[test]
 fn no_memory_is_shared_between_nodes() {
-    let Some(mut run) = Run::start(4, &["--servers", "4", "--nodes", "2", "--stripe", "64KiB"], "hold")
-    else {
-        return;
-    };
+    each_method(no_memory_between_nodes);
+}
+
+fn no_memory_between_nodes(method: Method) {
+    let job = format!("hold {}", method.word());
+    let options = ["--servers", "4", "--nodes", "2", "--stripe", "64KiB"];
+    let Some(mut run) = Run::start(4, &options, &job) else { return };
     let ranks = run.pids(4);
     let servers = run.registry().find("ranks").unwrap().servers;
     let labels: Vec<_> = servers.iter().map(|server| server.node.clone().unwrap()).collect();
@@ -236,14 +310,93 @@ fn no_memory_is_shared_between_nodes() {
     let shared = |a: usize, b: usize| all[a].1.intersection(&all[b].1).count();
     let pairs = || (0..all.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
     for (a, b) in pairs().filter(|(a, b)| all[*a].0 != all[*b].0) {
-        assert_eq!(shared(a, b), 0, "{a} and {b} are on different nodes");
+        assert_eq!(shared(a, b), 0, "{method:?}: {a} and {b} are on different nodes");
     }
-    // A rank and the servers of its node do share memory: its outbox and their cursors.
+    // Within a node they do share: a rank's outbox and its servers' cursors, or what ranks merge in.
     for rank in 0..4 {
-        let own = (4..8).filter(|server| all[*server].0 == all[rank].0);
-        assert!(own.map(|server| shared(rank, server)).sum::<usize>() > 0, "rank {rank} has its outbox");
+        let peers = match method {
+            Method::Auto | Method::ServerDirected => 4..8,
+            Method::ClientDirected | Method::TwoPhase => 0..4,
+        };
+        let own = peers.filter(|peer| *peer != rank && all[*peer].0 == all[rank].0);
+        assert!(own.map(|peer| shared(rank, peer)).sum::<usize>() > 0, "{method:?}: rank {rank} shares");
     }
-    std::fs::write(run.dir.path().join("go"), "").unwrap();
+    run.let_go();
     assert!(run.hear(4).values().all(|said| said == "right"));
     assert!(run.end().success());
+}
+
+const METHODS: [Method; 3] = [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase];
+const ROUNDS: u64 = 3;
+
+/// Ranks that are in the middle of collectives by one method, and their process numbers.
+fn busy(method: Method) -> Option<(Run, Vec<u32>)> {
+    let job = format!("rounds {}", method.word());
+    let run = Run::start(3, &["--servers", "2", "--stripe", "64KiB"], &job)?;
+    let pids = run.pids(3);
+    run.rounds(&[0, 1, 2], BTreeMap::new(), ROUNDS);
+    Some((run, pids))
+}
+
+/// Every method in a thread of its own: they wait more than they work.
+fn each_method(check: impl Fn(Method) + Sync) {
+    std::thread::scope(|scope| {
+        for method in METHODS {
+            let check = &check;
+            scope.spawn(move || check(method));
+        }
+    });
+}
+
+#[test]
+fn a_rank_killed_in_a_collective_is_told_by_every_method() {
+    each_method(|method| {
+        // The first rank merges for the others, or serves them, where somebody does.
+        for victim in [0, 2] {
+            let Some((run, pids)) = busy(method) else { return };
+            let left: Vec<usize> = (0..3).filter(|rank| *rank != victim).collect();
+            send(pids[victim], Signal::KILL);
+            for (rank, error) in run.errors(&left) {
+                let who = format!("rank {victim}");
+                assert!(error.contains(&who), "{method:?}, rank {rank}: {error}");
+            }
+            run.let_go();
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_is_merely_stopped_is_waited_for_by_every_method() {
+    each_method(|method| {
+        let Some((run, pids)) = busy(method) else { return };
+        send(pids[1], Signal::STOP);
+        assert!(until(|| state_of(pids[1]) == Some('T')), "it stops");
+        // Longer than anybody would be waited for who is gone.
+        pause(TOLD_LIMIT + Duration::from_millis(500));
+        let mut done = BTreeMap::new();
+        while let Ok((rank, said)) = run.lines.try_recv() {
+            let round: u64 = said.strip_prefix("round ").unwrap_or_else(|| panic!("{said}")).parse().unwrap();
+            done.insert(rank, round);
+        }
+        let most = done.values().max().copied().unwrap_or(ROUNDS);
+        send(pids[1], Signal::CONT);
+        run.rounds(&[0, 1, 2], done, most + ROUNDS);
+    });
+}
+
+#[test]
+fn a_server_killed_or_stopped_in_a_collective_is_told_by_every_method() {
+    each_method(|method| {
+        for signal in [Signal::KILL, Signal::STOP] {
+            let Some((run, _)) = busy(method) else { return };
+            let server = run.registry().find("ranks").unwrap().servers[1].pid;
+            send(server, signal);
+            for (rank, error) in run.errors(&[0, 1, 2]) {
+                assert!(error.contains("server 1"), "{method:?}, {signal:?}, rank {rank}: {error}");
+            }
+            // So that the partition can be taken down.
+            send(server, Signal::CONT);
+            run.let_go();
+        }
+    });
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Chance, Trace, difference, each, histories, pattern, small};
 use pario::group::Group;
 use pario::view::SubarrayDimension;
-use pario::{Alone, Datatype, Elements, EmbedOptions, GroupFile, Hints, Partition};
+use pario::{Alone, Datatype, Elements, EmbedOptions, GroupFile, Hints, Method, Partition, Seek};
 
 fn open(partition: &Partition, group: &Arc<dyn Group>, path: &str) -> GroupFile {
     let options = partition.options().create(true).read(true).write(true);
@@ -94,6 +94,71 @@ fn memory_may_have_holes_too() {
         assert_eq!(file.read_at(0, &mut plain).unwrap(), 600);
         assert_eq!(difference(&packed, &plain), None);
     });
+}
+
+#[test]
+fn memory_with_holes_goes_together_by_every_method() {
+    for method in [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase] {
+        let partition = Partition::embed(&small(3, 16 << 10)).unwrap();
+        std::thread::scope(|scope| {
+            for group in pario::group::threads_on(&[0, 0, 1]) {
+                let client = partition.another_client();
+                scope.spawn(move || elements_of_all(&client, &group, method));
+            }
+        });
+    }
+}
+
+fn elements_of_all(client: &Partition, group: &Arc<dyn Group>, method: Method) {
+    let hints = Hints { method: Some(method), ..Hints::default() };
+    let options = client.options().read(true).write(true).create(true);
+    let file = options.open_all(group, "f", &hints).unwrap();
+    let rank = group.rank() as u64;
+    let (displacement, filetype) = interleaved(rank as i64, 3, 5);
+    file.set_view(displacement, &byte(), &filetype).unwrap();
+    assert_eq!(file.byte_offset(7).unwrap(), 15 + rank * 5 + 2);
+    let memory = pattern(4000, rank);
+    let elements = Elements::new(&Datatype::vector(100, 3, 8, &byte()).unwrap(), 2).unwrap();
+    // Twice 600 bytes: at an offset, and at the pointer, which is put behind them.
+    file.write_elements_at_all(0, &memory, 100, &elements).unwrap();
+    file.seek(Seek::Set(600)).unwrap();
+    file.write_elements_all(&memory, 1300, &elements).unwrap();
+    assert_eq!(file.position(), 1200);
+    group.barrier().unwrap();
+    file.seek(Seek::Set(0)).unwrap();
+    let mut back = vec![0u8; 4000];
+    assert_eq!(file.read_elements_all(&mut back, 100, &elements).unwrap(), 600);
+    assert_eq!(file.read_elements_at_all(600, &mut back, 1800, &elements).unwrap(), 600);
+    let packed = |memory: &[u8], origin: usize| {
+        let mut packed = vec![0; 600];
+        elements.pack(memory, origin, 0, &mut packed).unwrap();
+        packed
+    };
+    assert_eq!(difference(&packed(&memory, 100), &packed(&back, 100)), None, "{method:?}");
+    assert_eq!(difference(&packed(&memory, 1300), &packed(&back, 1800)), None, "{method:?}");
+    file.close().unwrap();
+    group.leave();
+}
+
+/// Found by `group_histories`: a write of nothing in the middle of a piece made the file longer.
+#[test]
+fn a_write_of_nothing_changes_nothing() {
+    let partition = Partition::embed(&small(2, 16 << 10)).unwrap();
+    for method in [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase] {
+        let hints = Hints { method: Some(method), ..Hints::default() };
+        let options = partition.options().read(true).write(true).create(true);
+        let file = options.open_all(&Alone::group(), format!("{method:?}"), &hints).unwrap();
+        let (displacement, filetype) = interleaved(1, 3, 100);
+        file.set_view(displacement, &byte(), &filetype).unwrap();
+        for offset in [0, 50, 100, 12_345] {
+            file.write_at(offset, &[]).unwrap();
+            file.write_at_all(offset, &[]).unwrap();
+            assert_eq!(file.read_at(offset, &mut []).unwrap(), 0);
+            assert_eq!(file.len().unwrap(), 0, "{method:?}, {offset}");
+        }
+        file.close().unwrap();
+        assert_eq!(partition.metadata(format!("{method:?}")).unwrap().size, 0);
+    }
 }
 
 #[test]

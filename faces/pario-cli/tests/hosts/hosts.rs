@@ -106,8 +106,7 @@ impl Hosts {
              exec ip netns exec $space sh -c 'mount --bind \"$0\" {place} && mount --bind {names} /etc/hosts && exec \"$@\"' $disk \"$@\"\n"
         )
         .unwrap();
-        std::fs::write(self.world.path("enter"), script).unwrap();
-        std::fs::set_permissions(self.world.path("enter"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        self.write_script("enter", &script);
     }
 
     /// Where a host's disk really is.
@@ -160,15 +159,41 @@ impl Hosts {
     /// Brings `two` up from the first host, with servers such as `{A}:/dir` on the given directories.
     #[track_caller]
     pub(crate) fn up(&self, servers: &[String]) {
+        self.up_by(servers, "enter", &[]);
+    }
+
+    /// The usual partition on hosts that carry labels. They share the kernel here, and with it `/proc`, through which memory is found:
+    /// labels keep it apart as separate machines would. The script `enter-node` gets one onto a host, with its label.
+    #[track_caller]
+    pub(crate) fn up_labelled(&self) {
+        let script =
+            format!("#!/bin/sh\nexport PARIO_NODE=\"$1\"\nexec {} \"$@\"\n", self.world.text("enter"));
+        self.write_script("enter-node", &script);
+        let dir = self.world.text("disk/data");
+        let servers = ADDRESSES.map(|address| format!("{address}:{dir}"));
+        // The first host's own server is not launched by a script.
+        self.up_by(&servers, "enter-node", &[("PARIO_NODE", ADDRESSES[0])]);
+    }
+
+    #[track_caller]
+    fn up_by(&self, servers: &[String], script: &str, labels: &[(&str, &str)]) {
         let list: Vec<String> = servers.iter().map(|server| format!("{server:?}")).collect();
-        let launch = format!("{} {{host}} {{command}}", self.world.text("enter"));
+        let launch = format!("{} {{host}} {{command}}", self.world.text(script));
         let file = format!(
             "name = \"two\"\nstripe = \"64KiB\"\nservers = [{}]\nlaunch = {launch:?}\n",
             list.join(", ")
         );
         std::fs::write(self.world.path("two.toml"), file).unwrap();
-        let line = self.ok(Host::A, &["up", "two.toml"]);
-        assert!(line.starts_with(&format!("two: {} servers ready", servers.len())), "{line}");
+        let mut command = self.on(Host::A, env!("CARGO_BIN_EXE_pario"), &["up", "two.toml"]);
+        let said = said(&command.envs(labels.iter().copied()).output().expect("pario runs"));
+        let ready = format!("two: {} servers ready", servers.len());
+        assert!(said.code == 0 && said.err.is_empty() && said.out.starts_with(&ready), "{said:?}");
+    }
+
+    /// A program of this world.
+    pub(crate) fn write_script(&self, name: &str, text: &str) {
+        std::fs::write(self.world.path(name), text).unwrap();
+        std::fs::set_permissions(self.world.path(name), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// The usual partition: a server on each host, in directories with one path.

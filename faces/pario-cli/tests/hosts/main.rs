@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod client;
+mod collective;
 mod cutting;
 mod hosts;
 mod launching;

@@ -11,7 +11,7 @@ use crate::support::until;
 
 /// Memory and files that a process holds, as (device, inode): what is open beyond the standard three, and every memory file
 /// that is mapped. Two processes with one of them in common can meet in it.
-fn holdings(pid: i32) -> BTreeSet<(u64, u64)> {
+pub(crate) fn holdings(pid: i32) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten() {
         let standard = entry.file_name().to_str().is_some_and(|name| ["0", "1", "2"].contains(&name));

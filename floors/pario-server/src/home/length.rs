@@ -4,11 +4,11 @@
 //! that a dead server keeps from finishing is taken up again by the next who needs the file, and nobody gets it before.
 
 use pario_core::{Code, Fault, FileAttr, Generation, InodeId, Nanos, ObjectId};
-use pario_net::message::{NameReply, Reply, Request, Want};
+use pario_net::message::{NameReply, Notice, Reply, Request, Want};
 use pario_sys::clock::wall_ns;
 use pario_sys::kill_point::{Point, reach};
 
-use super::{Caller, Home, Job, Wait};
+use super::{Caller, Effect, Home, Job, Wait};
 use crate::coherence::{Barrier, BarrierAsk, Party, Ticket};
 use crate::manager::Truncation;
 use crate::peers::{Rounds, RoundsResult, TASKS_MAX};
@@ -181,6 +181,10 @@ impl Home {
 
     /// A file's last name is gone.
     pub(super) fn unlinked(&mut self, attr: FileAttr) {
+        for session in self.users.of(attr.inode) {
+            let notice = Notice::Unlinked { inode: attr.inode };
+            self.effects.push(Effect::Tell { session, notice });
+        }
         self.unremoved.insert(attr.inode, (Nanos(0), attr));
         self.remove_if_unused(attr.inode);
     }

@@ -48,11 +48,30 @@ impl Caller {
 
 /// What the service is to do.
 pub(crate) enum Effect {
-    Reply { caller: Caller, reply: Reply },
-    Waiting { caller: Caller, on: String },
-    Recall { session: SessionId, notice: Notice },
-    Peers { token: u64, rounds: Rounds },
-    Sync { caller: Caller },
+    Reply {
+        caller: Caller,
+        reply: Reply,
+    },
+    Waiting {
+        caller: Caller,
+        on: String,
+    },
+    Recall {
+        session: SessionId,
+        notice: Notice,
+    },
+    /// What a session may want to know; one that does not listen misses it.
+    Tell {
+        session: SessionId,
+        notice: Notice,
+    },
+    Peers {
+        token: u64,
+        rounds: Rounds,
+    },
+    Sync {
+        caller: Caller,
+    },
 }
 
 /// What goes on when a ticket of the lease machine is answered.

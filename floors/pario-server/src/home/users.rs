@@ -37,6 +37,11 @@ impl Users {
         self.of_file.contains_key(&inode)
     }
 
+    /// Who uses a file.
+    pub(super) fn of(&self, inode: InodeId) -> Vec<SessionId> {
+        self.of_file.get(&inode).into_iter().flatten().copied().collect()
+    }
+
     pub(super) fn open_files(&self) -> usize {
         self.of_file.len()
     }

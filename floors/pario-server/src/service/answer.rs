@@ -204,6 +204,11 @@ impl Service {
                         self.notify(caller.link, &Notice::Waiting { request: caller.request, on });
                     }
                     Effect::Recall { session, notice } => self.recall(session, &notice),
+                    Effect::Tell { session, notice } => {
+                        if let Some(link) = self.notices_link(session) {
+                            self.notify(link, &notice);
+                        }
+                    }
                     Effect::Peers { token, rounds } => self.ask_peers(token, rounds),
                     Effect::Sync { caller } => self.sync_names(caller.link, caller.request),
                 }
@@ -211,12 +216,17 @@ impl Service {
         }
     }
 
-    fn recall(&mut self, session: pario_core::SessionId, notice: &Notice) {
+    /// Where a session listens.
+    fn notices_link(&self, session: pario_core::SessionId) -> Option<LinkId> {
         let is_notices = |link: &super::Link| {
             link.hello()
                 .is_some_and(|hello| hello.session == session && hello.purpose == (Purpose::Notices {}))
         };
-        let Some(id) = self.links.iter().find(|(_, link)| is_notices(link)).map(|(id, _)| *id) else {
+        self.links.iter().find(|(_, link)| is_notices(link)).map(|(id, _)| *id)
+    }
+
+    fn recall(&mut self, session: pario_core::SessionId, notice: &Notice) {
+        let Some(id) = self.notices_link(session) else {
             // A lease is granted only to a session that can be told; without the connection it is as good as gone.
             for id in self.links_of(session) {
                 self.drop_link(id, Some("it holds a lease but listens to no notices"));

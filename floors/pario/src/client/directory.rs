@@ -86,7 +86,6 @@ impl Mount {
 
     /// Removes a file or symbolic link. A file that is open lives until its last user is gone.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.tiers.forget_idle();
         self.name_call(NameRequest::Remove { at: at(path) })?;
         Ok(())
     }

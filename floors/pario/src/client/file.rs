@@ -283,7 +283,8 @@ impl Handle {
         if self.read {
             return Ok(());
         }
-        Err(Fault::new(Code::Closed, format!("{} is open for writing only", self.file.describe())).into())
+        Err(Fault::new(Code::NotReadable, format!("{} is open for writing only", self.file.describe()))
+            .into())
     }
 
     pub(super) fn check_open(&self) -> Result<()> {
@@ -297,7 +298,8 @@ impl Handle {
         if self.write {
             return Ok(());
         }
-        Err(Fault::new(Code::Closed, format!("{} is open for reading only", self.file.describe())).into())
+        Err(Fault::new(Code::NotWritable, format!("{} is open for reading only", self.file.describe()))
+            .into())
     }
 
     fn close(&self) -> Result<()> {

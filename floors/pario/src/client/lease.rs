@@ -59,6 +59,9 @@ pub(crate) struct Access<'a> {
 pub(crate) trait Guardian: Send + Sync {
     /// The lease is about to be given back. It is still held: [`OpenFile::access_held`] goes on working until this returns.
     fn give_up(&self);
+
+    /// The file's last name is gone. What is kept of it only for the next open takes room on the servers' disks.
+    fn unlinked(&self);
 }
 
 impl Access<'_> {
@@ -91,6 +94,7 @@ impl OpenFile {
             if let Some(held) = self.usable(&state)
                 && allows(held.phase, want)
                 && state.recalled < held.number
+                && !state.returning
             {
                 state.users += 1;
                 return Ok(self.access_under(held));
@@ -207,14 +211,20 @@ impl OpenFile {
         if !same {
             self.drop_loans();
         }
-        // What we wrote to a file that was cut since says nothing about its length.
-        if state.generation.is_some_and(|generation| generation != attr.generation) {
-            self.unreported_end.store(0, Ordering::Release);
+        if state.generation == Some(attr.generation) {
+            // A file gets shorter only with a new generation, so what we knew still holds. The manager's word may be older than ours: it
+            // was given before an older lease of ours went back, with the length of what was written under it, and is heard after.
+            self.size.fetch_max(attr.size, Ordering::AcqRel);
+        } else {
+            // What we wrote to a file that was cut since says nothing about its length.
+            if state.generation.is_some() {
+                self.unreported_end.store(0, Ordering::Release);
+            }
+            // At the first lease there may be what an earlier life of the manager did not hear.
+            let own = self.unreported_end.load(Ordering::Acquire);
+            self.size.store(attr.size.max(own), Ordering::Release);
         }
         state.generation = Some(attr.generation);
-        // Under an exclusive lease that is merely renewed our own length may be ahead of the manager's.
-        let own = self.unreported_end.load(Ordering::Acquire);
-        self.size.store(attr.size.max(own), Ordering::Release);
         state.held = Some(held);
         held
     }
@@ -245,6 +255,17 @@ impl OpenFile {
         });
         if let Err(error) = spawned {
             tracing::warn!(%error, "no thread to give back a lease; the next access does it");
+        }
+    }
+
+    /// The file's last name is gone. Called by the listening thread.
+    pub(super) fn unlinked(&self) {
+        let Some(guardian) = self.guardian() else { return };
+        // Closing a file asks the manager, and recalls must not wait for that.
+        let spawned =
+            std::thread::Builder::new().name("pario-unlinked".into()).spawn(move || guardian.unlinked());
+        if let Err(error) = spawned {
+            tracing::warn!(%error, "no thread to let go of a removed file; it stays until the tier forgets it");
         }
     }
 
@@ -329,10 +350,17 @@ impl OpenFile {
         }
     }
 
-    /// The phase we are in, if a lease is held.
+    /// The phase that we are in for certain. From one that is on its way back the manager may have given the file to others already,
+    /// long before our thread that returns it hears so.
     pub(super) fn phase(&self) -> Option<Phase> {
         let state = self.lease_state();
-        self.usable(&state).map(|held| held.phase)
+        self.usable(&state).filter(|_| !state.returning).map(|held| held.phase)
+    }
+
+    /// Whether there is a lease, be it on its way back.
+    pub(super) fn is_leased(&self) -> bool {
+        let state = self.lease_state();
+        self.usable(&state).is_some()
     }
 
     /// Sets who is told before a lease goes back.
@@ -391,3 +419,7 @@ impl Drop for Access<'_> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;

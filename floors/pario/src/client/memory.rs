@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
     }
 
     /// All bytes in a row, copied only if they do not lie so.
-    pub(super) fn in_a_row(&self) -> std::borrow::Cow<'a, [u8]> {
+    pub(crate) fn in_a_row(&self) -> std::borrow::Cow<'a, [u8]> {
         match self {
             Source::Bytes(bytes) => std::borrow::Cow::Borrowed(bytes),
             Source::Elements { .. } => {

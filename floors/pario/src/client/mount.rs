@@ -26,6 +26,9 @@ use super::notices::Notices;
 use super::open_file::OpenFile;
 use crate::partition::choices::Method;
 
+/// What messages are traced under: `PARIO_LOG=pario::messages=trace` shows each request and its answer.
+const MESSAGES: &str = "pario::messages";
+
 /// Answers that may be on their way without anybody waiting for them.
 const TOLD_MAX: u64 = 64;
 
@@ -336,6 +339,7 @@ impl Mount {
             connection = self.connection(server)?;
         }
         self.counters.message(request, data.iter().map(|part| part.len()).sum());
+        tracing::trace!(target: MESSAGES, server = server.0, ?request, "sent");
         match connection.start_as(self.number(), request, data, &[]) {
             Ok(ticket) => Ok(Started { server, connection, ticket }),
             Err(fault) => {
@@ -350,6 +354,7 @@ impl Mount {
     /// Waits for a started request.
     pub(super) fn finish(&self, started: Started, target: Option<&mut [u8]>) -> Result<Answer, Fault> {
         let answer = started.connection.wait(started.ticket, target);
+        tracing::trace!(target: MESSAGES, server = started.server.0, "answered");
         if let Ok(answer) = &answer {
             self.counters.received_bytes.fetch_add(answer.data_bytes as u64, Ordering::Relaxed);
         }

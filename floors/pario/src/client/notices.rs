@@ -76,6 +76,12 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>, epoch: u64) {
                     file.recalled(number, epoch);
                 }
             }
+            Ok(Some(Notice::Unlinked { inode })) => {
+                let file = mount.files().get(&inode).and_then(Weak::upgrade);
+                if let Some(file) = file {
+                    file.unlinked();
+                }
+            }
             Ok(Some(Notice::Waiting { .. } | Notice::Goodbye { .. })) => {}
             Err(_) => {
                 let mut notices = mount.notices.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,8 +29,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// From its first to its last byte in the file.
+    /// From its first to its last byte in the file; `None` if it has no byte.
     pub(super) fn span(&self) -> Option<Range<u64>> {
+        if self.stream.is_empty() {
+            return None;
+        }
         let view = self.view.view();
         let first = view.file_offset(self.stream.start)?;
         let last = view.file_offset(self.stream.end.checked_sub(1)?)?;

@@ -96,7 +96,7 @@ impl OpenFile {
             // What could not be taken must not come back over what others write.
             self.abandon_records();
         }
-        let leased = self.phase().is_some();
+        let leased = self.is_leased();
         if leased {
             self.release();
         } else {

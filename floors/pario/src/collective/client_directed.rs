@@ -11,7 +11,7 @@ use pario_core::{Code, Fault, Generation, InodeId, Layout, ObjectId};
 use super::hints::Hints;
 use crate::client::{File, NumberedView, OpenOptions, Place, Source, TierFile};
 use crate::error::{Error, Result};
-use crate::group::Group;
+use crate::group::{Call, Group};
 use crate::partition::choices::Method;
 use crate::tier::{Tier, TierStats, Wish};
 
@@ -88,21 +88,22 @@ impl ClientDirected {
 
     /// What the group wrote is on stable storage; collective.
     pub(super) fn sync(&self) -> Result<()> {
-        self.put_down(|| self.tier.own().map_or(Ok(()), |(store, _)| store.sync_file(self.inode)))
+        self.put_down(Call::Sync, || self.tier.own().map_or(Ok(()), |(store, _)| store.sync_file(self.inode)))
     }
 
     /// What the group wrote is in every server's store; collective.
     pub(super) fn close(&self) -> Result<()> {
-        let flushed =
-            self.put_down(|| self.tier.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode)));
+        let flushed = self.put_down(Call::Close, || {
+            self.tier.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode))
+        });
         self.leave();
         flushed
     }
 
     /// First everybody's writes are in the tier, then the tier's in the partition.
-    fn put_down(&self, below: impl FnOnce() -> std::result::Result<(), Fault>) -> Result<()> {
+    fn put_down(&self, call: Call, below: impl FnOnce() -> std::result::Result<(), Fault>) -> Result<()> {
         let drained = self.file.drain().map_err(|fault| self.name(fault));
-        let drained = self.group.agree(drained);
+        let drained = self.group.agree_in(call, drained);
         let below = below().map_err(Error::from);
         drained.and(self.group.agree(below))
     }

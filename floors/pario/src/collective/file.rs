@@ -4,17 +4,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault, FileAttr, Layout};
-use pario_view::{Datatype, Elements, View};
+use pario_view::{Datatype, View};
 
 use super::choice::{Choice, Facts, choose};
 use super::client_directed::ClientDirected;
 use super::hints::Hints;
+use super::illegal;
 use super::report::{self, Faults};
 use super::requests::Line;
 use super::two_phase::{TwoPhase, TwoPhaseCounts};
 use crate::client::{Counts, File, NumberedView, OpenOptions, Pending, Place, Source};
 use crate::error::Result;
-use crate::group::{Group, Reduce};
+use crate::group::{Call, Group, Reduce};
 use crate::partition::choices::Method;
 use crate::tier::TierStats;
 
@@ -86,8 +87,11 @@ impl OpenOptions {
     ) -> Result<GroupFile> {
         let path = path.as_ref();
         let group = group.duplicate()?;
-        group
-            .same("the path, mode and hints of a file", &[self.to_bytes(path), hints.to_bytes()].concat())?;
+        group.same_in(
+            Call::Open,
+            "the path, mode and hints of a file",
+            &[self.to_bytes(path), hints.to_bytes()].concat(),
+        )?;
         let mut options = self.clone();
         if let Some(server) = hints.tied_server {
             let tied = options.tied_to(server);
@@ -184,7 +188,7 @@ impl GroupFile {
     /// 0. Collective; views may differ, elementary types must have one size.
     pub fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<()> {
         let made = self.inner.make_view(displacement, etype, filetype);
-        self.inner.group.agree(made.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        self.inner.group.agree_in(Call::SetView, made.as_ref().map(|_| ()).map_err(Clone::clone))?;
         let view = made?;
         let etype_bytes = view.view().etype_bytes();
         self.inner.group.same("the size of the elementary type", &etype_bytes.to_le_bytes())?;
@@ -210,6 +214,15 @@ impl GroupFile {
     /// Reads at an offset, together with all others.
     pub fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         self.inner.line.run(|| self.read_at_all_now(offset, target))
+    }
+
+    /// Where byte 0 of the elementary type at `offset` of the view lies in the file.
+    pub fn byte_offset(&self, offset: u64) -> Result<u64> {
+        let view = self.view();
+        let stream = offset.checked_mul(view.etype_bytes());
+        stream.and_then(|stream| view.file_offset(stream)).ok_or_else(|| {
+            Fault::new(Code::TooLarge, format!("{}: offset {offset} is beyond the view", self.place())).into()
+        })
     }
 
     pub(super) fn write_at_all_now(&self, offset: u64, data: &[u8]) -> Result<()> {
@@ -245,6 +258,31 @@ impl GroupFile {
         self.inner.file.place()
     }
 
+    /// Writes what is described, independently of the others.
+    pub(super) fn write_source(&self, offset: u64, source: &Source<'_>) -> Result<()> {
+        self.inner.write(offset, source)
+    }
+
+    /// The same together with all others. What cannot be described is told to them where they would wait.
+    pub(super) fn write_source_all(&self, offset: u64, source: Result<Source<'_>>) -> Result<()> {
+        self.inner.line.run(|| match &self.inner.two_phase {
+            Some(two_phase) => {
+                let place = source
+                    .as_ref()
+                    .map_err(Clone::clone)
+                    .and_then(|source| self.inner.locate(offset, source.len()));
+                let bytes = source.map(|source| source.in_a_row()).unwrap_or_default();
+                two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), &bytes)
+            }
+            None => self.inner.write(offset, &source?),
+        })
+    }
+
+    /// Moves the pointer in a collective and returns where it was. Where it cannot be moved the access itself fails, for all.
+    pub(super) fn advance_all(&self, bytes: usize) -> u64 {
+        self.inner.advance(bytes).unwrap_or_else(|_| self.position())
+    }
+
     pub(super) fn advance(&self, bytes: usize) -> Result<u64> {
         self.inner.advance(bytes)
     }
@@ -265,7 +303,7 @@ impl GroupFile {
 
     /// [`GroupFile::write`], together with all others.
     pub fn write_all(&self, data: &[u8]) -> Result<()> {
-        let offset = self.inner.advance(data.len())?;
+        let offset = self.advance_all(data.len());
         self.write_at_all(offset, data)
     }
 
@@ -274,31 +312,6 @@ impl GroupFile {
         let offset = self.inner.state().pointer;
         let count = self.read_at_all(offset, target)?;
         self.inner.advance(count)?;
-        Ok(count)
-    }
-
-    /// Writes what `elements` describe around byte `origin` of `memory`.
-    pub fn write_elements_at(
-        &self,
-        offset: u64,
-        memory: &[u8],
-        origin: usize,
-        elements: &Elements,
-    ) -> Result<()> {
-        self.inner.write(offset, &Source::elements(memory, origin, elements)?)
-    }
-
-    /// Reads into what `elements` describe around byte `origin` of `memory`.
-    pub fn read_elements_at(
-        &self,
-        offset: u64,
-        memory: &mut [u8],
-        origin: usize,
-        elements: &Elements,
-    ) -> Result<usize> {
-        let mut packed = vec![0; pack_len(elements)?];
-        let count = self.read_at(offset, &mut packed)?;
-        elements.unpack(&packed[..count], 0, memory, origin).map_err(invalid)?;
         Ok(count)
     }
 
@@ -370,7 +383,7 @@ impl GroupFile {
     /// Cuts or lengthens the file; collective.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         let group = &self.inner.group;
-        group.same("a new length", &bytes.to_le_bytes())?;
+        group.same_in(Call::SetLength, "a new length", &bytes.to_le_bytes())?;
         let mine = if group.rank() == 0 { self.inner.file.set_len(bytes) } else { Ok(()) };
         group.agree(mine)?;
         if let Some(tier) = &self.inner.tier {
@@ -388,7 +401,7 @@ impl GroupFile {
             let mine = self.inner.file.sync();
             tier.and(mine)
         });
-        self.inner.group.agree(mine)
+        self.inner.group.agree_in(Call::Sync, mine)
     }
 
     /// Closes it; collective. Errors of any member are told to all.
@@ -401,7 +414,7 @@ impl GroupFile {
             tier.and(mine)
         });
         report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
-        group.agree(mine)
+        group.agree_in(Call::Close, mine)
     }
 }
 
@@ -424,20 +437,28 @@ impl Inner {
     ) -> Result<Arc<NumberedView>> {
         let access =
             if self.file.is_writable() { pario_view::Access::Write } else { pario_view::Access::Read };
-        self.file.number_view(View::new(displacement, etype, filetype, access).map_err(invalid)?)
+        self.file
+            .number_view(View::new(displacement, etype, filetype, access).map_err(|error| illegal(&error))?)
     }
 
     /// Moves the pointer behind `bytes` and returns where it was.
     fn advance(&self, bytes: usize) -> Result<u64> {
         let mut state = self.state();
         let etype = state.view.view().etype_bytes();
-        if !(bytes as u64).is_multiple_of(etype) {
-            let text = format!("{bytes} bytes are no multiple of the elementary type's {etype}");
-            return Err(Fault::new(Code::Invalid, text).into());
-        }
+        self.check_whole(bytes, etype)?;
         let before = state.pointer;
         state.pointer += bytes as u64 / etype;
         Ok(before)
+    }
+
+    /// Only whole elementary types are read and written.
+    fn check_whole(&self, bytes: usize, etype_bytes: u64) -> Result<()> {
+        if (bytes as u64).is_multiple_of(etype_bytes) {
+            return Ok(());
+        }
+        let place = self.file.place();
+        let text = format!("{place}: {bytes} bytes are no multiple of the elementary type's {etype_bytes}");
+        Err(Fault::new(Code::Invalid, text).into())
     }
 
     fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
@@ -460,6 +481,7 @@ impl Inner {
     fn locate(&self, offset: u64, bytes: usize) -> Result<Place> {
         let numbered = Arc::clone(&self.state().view);
         let view = numbered.view();
+        self.check_whole(bytes, view.etype_bytes())?;
         let start = offset.checked_mul(view.etype_bytes());
         let end = start.and_then(|start| start.checked_add(bytes as u64));
         match (start, end.filter(|end| *end <= view.stream_bytes())) {
@@ -476,12 +498,4 @@ impl Inner {
 /// A place as two-phase has it.
 fn parts(place: &Place) -> (&View, std::ops::Range<u64>) {
     (place.view.view(), place.stream.clone())
-}
-
-fn pack_len(elements: &Elements) -> Result<usize> {
-    usize::try_from(elements.bytes()).map_err(|_| Fault::new(Code::TooLarge, "elements beyond memory").into())
-}
-
-fn invalid(error: impl std::fmt::Display) -> crate::error::Error {
-    Fault::new(Code::Invalid, error.to_string()).into()
 }

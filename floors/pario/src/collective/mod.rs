@@ -10,6 +10,7 @@
 
 mod choice;
 mod client_directed;
+mod elements;
 mod file;
 mod hints;
 mod report;
@@ -19,3 +20,16 @@ mod two_phase;
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
 pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
+
+use pario_core::{Code, Fault};
+use pario_view::{ErrorClass, ViewError};
+
+/// A view that is illegal for its file, as the error that MPI names for it.
+fn illegal(error: &ViewError) -> Fault {
+    let code = match error.class() {
+        ErrorClass::Type => Code::Datatype,
+        ErrorClass::ValueTooLarge => Code::TooLarge,
+        ErrorClass::Arg | ErrorClass::Count | ErrorClass::Dims | ErrorClass::Rank => Code::Invalid,
+    };
+    Fault::new(code, error.to_string())
+}

@@ -99,7 +99,7 @@ impl GroupFile {
     /// First half of a collective write at the individual pointer, which moves at once.
     pub fn begin_write_all(&self, data: Vec<u8>) -> Result<()> {
         self.begin(|| {
-            let offset = self.advance(data.len())?;
+            let offset = self.advance_all(data.len());
             self.start_write_at_all(offset, data).map(Split::Write)
         })
     }
@@ -112,7 +112,7 @@ impl GroupFile {
     /// First half of a collective read at the individual pointer, which moves by the whole length at once.
     pub fn begin_read_all(&self, target: Vec<u8>) -> Result<()> {
         self.begin(|| {
-            let offset = self.advance(target.len())?;
+            let offset = self.advance_all(target.len());
             self.start_read_at_all(offset, target).map(Split::Read)
         })
     }

@@ -24,6 +24,16 @@ pub enum Call {
     Duplicate,
     /// The members find out who shares memory with whom, when a group begins.
     Probe,
+    /// [`crate::OpenOptions::open_all`].
+    Open,
+    /// [`crate::GroupFile::set_view`].
+    SetView,
+    /// [`crate::GroupFile::set_len`].
+    SetLength,
+    /// [`crate::GroupFile::sync`].
+    Sync,
+    /// [`crate::GroupFile::close`].
+    Close,
 }
 
 impl Call {
@@ -38,6 +48,11 @@ impl Call {
             Call::Same => (6, 0),
             Call::Duplicate => (7, 0),
             Call::Probe => (8, 0),
+            Call::Open => (9, 0),
+            Call::SetView => (10, 0),
+            Call::SetLength => (11, 0),
+            Call::Sync => (12, 0),
+            Call::Close => (13, 0),
         }
     }
 
@@ -52,6 +67,11 @@ impl Call {
             6 => Call::Same,
             7 => Call::Duplicate,
             8 => Call::Probe,
+            9 => Call::Open,
+            10 => Call::SetView,
+            11 => Call::SetLength,
+            12 => Call::Sync,
+            13 => Call::Close,
             _ => return None,
         };
         (call.to_numbers() == (kind, root)).then_some(call)
@@ -69,6 +89,11 @@ impl fmt::Display for Call {
             Call::Same => f.write_str("same"),
             Call::Duplicate => f.write_str("duplicate"),
             Call::Probe => f.write_str("the probing of nodes"),
+            Call::Open => f.write_str("the opening of a file"),
+            Call::SetView => f.write_str("the setting of a view"),
+            Call::SetLength => f.write_str("the setting of a file's length"),
+            Call::Sync => f.write_str("the sync of a file"),
+            Call::Close => f.write_str("the close of a file"),
         }
     }
 }
@@ -88,13 +113,18 @@ mod tests {
             Call::Same,
             Call::Duplicate,
             Call::Probe,
+            Call::Open,
+            Call::SetView,
+            Call::SetLength,
+            Call::Sync,
+            Call::Close,
         ];
         for call in calls {
             let (kind, root) = call.to_numbers();
             assert_eq!(Call::from_numbers(kind, root), Some(call));
         }
         assert_eq!(Call::from_numbers(0, 0), None);
-        assert_eq!(Call::from_numbers(9, 0), None);
+        assert_eq!(Call::from_numbers(14, 0), None);
         assert_eq!(Call::from_numbers(2, 1), None, "a barrier has no root");
     }
 }

@@ -146,7 +146,7 @@ impl Meeting {
                 "the members of a group call different collectives: rank 0 {call}, rank {rank} {}",
                 parts[rank].call
             );
-            return Err(Fault::new(Code::Invalid, text));
+            return Err(Fault::new(Code::NotSame, text));
         }
         let mut all = Vec::with_capacity(parts.len());
         let mut total = 0usize;

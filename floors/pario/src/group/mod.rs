@@ -101,31 +101,51 @@ pub trait Group: std::fmt::Debug + Send + Sync {
         result.ok_or_else(|| no_member(0, 0))
     }
 
-    /// Succeeds on all members, or fails on all: with a member's own error there, and elsewhere with one that names it.
+    /// Succeeds on all members, or fails on all: with a member's own error there, and elsewhere with one of the same code that names it.
     fn agree(&self, mine: Result<()>) -> Result<()> {
-        let text = mine.as_ref().err().map(ToString::to_string).unwrap_or_default();
-        let all = self.collect(Call::Agree, text.as_bytes())?;
+        self.agree_in(Call::Agree, mine)
+    }
+
+    /// [`Group::agree`] on behalf of a collective that is made of it.
+    fn agree_in(&self, call: Call, mine: Result<()>) -> Result<()> {
+        let all = self.collect(call, &mine.as_ref().err().map(error_bytes).unwrap_or_default())?;
         mine?;
-        match all.iter().position(|text| !text.is_empty()) {
+        match all.iter().position(|bytes| !bytes.is_empty()) {
             None => Ok(()),
-            Some(rank) => {
-                let text = String::from_utf8_lossy(&all[rank]).into_owned();
-                Err(Fault::new(Code::Invalid, format!("rank {rank}: {text}")).into())
-            }
+            Some(rank) => Err(error_of(rank, &all[rank])),
         }
     }
 
     /// Fails on all members unless all gave the same bytes; `what` names them in the error.
     fn same(&self, what: &str, bytes: &[u8]) -> Result<()> {
-        let all = self.collect(Call::Same, bytes)?;
+        self.same_in(Call::Same, what, bytes)
+    }
+
+    /// [`Group::same`] on behalf of a collective that is made of it.
+    fn same_in(&self, call: Call, what: &str, bytes: &[u8]) -> Result<()> {
+        let all = self.collect(call, bytes)?;
         match all.iter().position(|other| *other != all[0]) {
             None => Ok(()),
             Some(rank) => {
                 let text = format!("ranks 0 and {rank} do not agree on {what}, and all must");
-                Err(Fault::new(Code::Invalid, text).into())
+                Err(Fault::new(Code::NotSame, text).into())
             }
         }
     }
+}
+
+/// A member's error for the others: its code, then its sentence.
+fn error_bytes(error: &crate::error::Error) -> Vec<u8> {
+    let code = error.code() as u16;
+    [&code.to_le_bytes()[..], error.to_string().as_bytes()].concat()
+}
+
+/// The error of another member.
+fn error_of(rank: usize, bytes: &[u8]) -> crate::error::Error {
+    let (code, text) = bytes.split_at(bytes.len().min(2));
+    let code = code.try_into().ok().and_then(|code| Code::from_number(u16::from_le_bytes(code)));
+    let text = String::from_utf8_lossy(text);
+    Fault::new(code.unwrap_or(Code::Invalid), format!("rank {rank}: {text}")).into()
 }
 
 fn join(before: u64, next: u64, how: Reduce) -> Result<u64> {
@@ -153,5 +173,5 @@ fn no_member(rank: usize, size: usize) -> crate::error::Error {
 
 fn disagree(what: &str) -> crate::error::Error {
     let text = format!("members of a group call different collectives: {what} was expected");
-    Fault::new(Code::Invalid, text).into()
+    Fault::new(Code::NotSame, text).into()
 }

@@ -95,15 +95,6 @@ impl Tiers {
         tiers.clone()
     }
 
-    /// Lets go of closed files that tiers of this process still keep.
-    pub(crate) fn forget_idle(&self) {
-        for tier in self.known() {
-            if let Some(own) = &tier.own {
-                own.store.forget_idle();
-            }
-        }
-    }
-
     fn add(&self, tier: &Arc<Tier>) {
         let mut tiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tiers.push(Arc::clone(tier));

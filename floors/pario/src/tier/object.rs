@@ -5,7 +5,8 @@
 //! ```
 //! Never: waits for a lease while it holds something that whoever gives one up needs; writes bytes to the partition that no rank wrote
 //! here. Always: clean bytes are used only while the lease under which they were read has been held all the time; when a lease
-//! goes back, everything that was taken under it is in the partition, or its error is kept.
+//! goes back, everything that was taken under it is in the partition, or its error is kept; what is kept dirty is kept under an exclusive
+//! lease, so that of two applications' writes the later one stays.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -44,6 +45,8 @@ pub(super) struct TierObject {
     /// Staging failed: not tried again before somebody has heard of it.
     pub(super) is_stuck: AtomicBool,
     pub(super) opens: AtomicUsize,
+    /// Its last name is gone: nobody can open it again.
+    is_unlinked: AtomicBool,
     pub(super) is_written: AtomicBool,
 }
 
@@ -74,11 +77,17 @@ impl TierObject {
             error: Mutex::default(),
             is_stuck: AtomicBool::new(false),
             opens: AtomicUsize::new(0),
+            is_unlinked: AtomicBool::new(false),
             is_written: AtomicBool::new(false),
         });
         let guardian: Arc<dyn Guardian> = Arc::<TierObject>::clone(&object);
         object.file().set_guardian(Arc::downgrade(&guardian));
         object
+    }
+
+    /// Whether the next open can use what is kept. Without a lease there is nothing, and nobody tells us when the file is removed.
+    pub(super) fn is_worth_keeping(&self) -> bool {
+        !self.is_unlinked.load(Ordering::Acquire) && self.cover().is_some()
     }
 
     pub(super) fn inode(&self) -> InodeId {
@@ -140,13 +149,13 @@ impl TierObject {
         self.note(&file, &access)
     }
 
-    /// Whether a lease is held under which ranks may write.
+    /// Whether a lease is held under which ranks may write behind.
     pub(super) fn is_settled(&self) -> bool {
         // Who changes it at this moment is asked again.
         let Ok(cover) = self.cover.try_read() else { return false };
         let file = self.file();
         let phase = held(&file, *cover).map(|access| access.phase);
-        matches!(phase, Some(Phase::Exclusive {} | Phase::Write {})) && !self.revoking.load(Ordering::Acquire)
+        phase == Some(Phase::Exclusive {}) && !self.revoking.load(Ordering::Acquire)
     }
 
     /// Fills `target` up to the file's end; returns how many bytes there were.
@@ -258,7 +267,8 @@ impl TierObject {
     /// Takes note of the lease that an access is made under; the access is still under way.
     fn note(&self, file: &File, access: &Access<'_>) -> Result<(), Fault> {
         let mut cover = self.cover_alone();
-        if access.phase == (Phase::Mixed {}) {
+        // Beside writers of other applications too: whose bytes are newer only the partition's servers can tell.
+        if matches!(access.phase, Phase::Mixed {} | Phase::Write {}) {
             *cover = None;
             self.keep_dirty_only();
             self.flush_all(file, access)?;
@@ -421,6 +431,15 @@ impl Guardian for TierObject {
             *cover = None;
         }
         self.revoking.store(false, Ordering::Release);
+    }
+
+    fn unlinked(&self) {
+        // First the word, then the look: whoever closes it meanwhile counts down first and looks then.
+        self.is_unlinked.store(true, Ordering::Release);
+        let own = self.shared.object(self.inode).filter(|object| std::ptr::eq(&**object, self));
+        if let Some(object) = own {
+            self.shared.forget_if_idle(&object);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Never: stages a file whose lease is not held, or one whose last staging failed. Always: who needs room when no block is clean writes
 //! some out itself; only bytes that wait for a lease, each from a rank that waits for its write, can exceed the limit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 
@@ -17,6 +17,8 @@ use super::object::TierObject;
 
 /// Blocks that there is room for, whatever was asked for.
 const BLOCKS_MIN: u64 = 4;
+/// Closed files that are kept.
+pub(super) const IDLE_FILES_MAX: usize = 16;
 /// How often room is looked for before the limit is exceeded.
 const TRIES_MAX: usize = 64;
 
@@ -25,6 +27,8 @@ const TRIES_MAX: usize = 64;
 pub(super) struct Shared {
     pub(super) ledger: Mutex<Ledger>,
     pub(super) objects: RwLock<HashMap<InodeId, Arc<TierObject>>>,
+    /// Closed files, the one closed longest ago first.
+    idle: Mutex<VecDeque<InodeId>>,
     /// The server's taking thread, while it runs.
     taking: Mutex<Option<Taking>>,
     pub(super) counts: Counts,
@@ -56,6 +60,7 @@ impl Shared {
         Shared {
             ledger: Mutex::default(),
             objects: RwLock::default(),
+            idle: Mutex::default(),
             taking: Mutex::default(),
             counts: Counts::default(),
             limit: AtomicU64::new(cache_bytes),
@@ -88,6 +93,58 @@ impl Shared {
 
     pub(super) fn all(&self) -> Vec<Arc<TierObject>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
+    }
+
+    /// A file is opened: it is not idle any more.
+    pub(super) fn is_used(&self, inode: InodeId) {
+        lock(&self.idle).retain(|idle| *idle != inode);
+    }
+
+    /// A file's last user here has closed it. It stays for the next open, if there can be one and not too many are kept.
+    pub(super) fn keep_idle(&self, object: &Arc<TierObject>) {
+        if !object.is_worth_keeping() {
+            return self.forget_if_idle(object);
+        }
+        let mut idle = lock(&self.idle);
+        idle.retain(|other| *other != object.inode());
+        idle.push_back(object.inode());
+        let over = if IDLE_FILES_MAX < idle.len() { idle.pop_front() } else { None };
+        drop(idle);
+        if let Some(over) = over.and_then(|inode| self.object(inode)) {
+            self.forget_if_idle(&over);
+        }
+    }
+
+    /// Lets go of a file, unless somebody has it open here.
+    pub(super) fn forget_if_idle(&self, object: &Arc<TierObject>) {
+        let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        // Looked at under the lock that an open takes.
+        let is_idle =
+            |known: &Arc<TierObject>| Arc::ptr_eq(known, object) && known.opens.load(Ordering::Acquire) == 0;
+        if !objects.get(&object.inode()).is_some_and(is_idle) {
+            return;
+        }
+        objects.remove(&object.inode());
+        drop(objects);
+        self.let_go(object);
+    }
+
+    /// Lets go of a file, whoever has it open.
+    pub(super) fn forget(&self, object: &Arc<TierObject>) {
+        let removed = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&object.inode());
+        if removed.is_some() {
+            self.let_go(object);
+        }
+    }
+
+    fn let_go(&self, object: &TierObject) {
+        self.is_used(object.inode());
+        // Closed while the object is there to give up what it keeps.
+        let flushed = object.flush();
+        let closed = object.file().close_shared().map_err(super::object::into_fault);
+        if let Err(fault) = flushed.and(closed) {
+            tracing::warn!(%fault, "a file in tier 1 had an error that nobody asked for");
+        }
     }
 
     /// Throws out and writes out blocks until there is room for one more. Call it while holding nothing.

@@ -3,7 +3,6 @@
 //! Never: lends descriptors; lists, cuts or removes objects: files belong to the partition. Always: an object is a file that was
 //! opened here, under its inode; a few that are closed stay, with their leases and clean blocks, for the next open.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -18,9 +17,6 @@ use super::ledger::lock;
 use super::object::TierObject;
 use super::shared::Shared;
 use crate::client::File;
-
-/// Closed files that are kept.
-pub(super) const IDLE_FILES_MAX: usize = 16;
 
 /// What a tier-1 server has done so far, and what it holds now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
@@ -44,8 +40,6 @@ pub struct TierStats {
 pub(crate) struct UpstreamStore {
     shared: Arc<Shared>,
     server: ServerIndex,
-    /// Closed files, the one closed longest ago first.
-    idle: Mutex<VecDeque<InodeId>>,
     stager: Mutex<Option<JoinHandle<()>>>,
     fork: u64,
 }
@@ -56,7 +50,6 @@ impl UpstreamStore {
         UpstreamStore {
             shared: Arc::new(Shared::new(cache_bytes)),
             server,
-            idle: Mutex::default(),
             stager: Mutex::default(),
             fork: fork_generation(),
         }
@@ -91,7 +84,7 @@ impl UpstreamStore {
         object.is_written.fetch_or(writes, Ordering::AcqRel);
         objects.insert(inode, object);
         drop(objects);
-        lock(&self.idle).retain(|idle| *idle != inode);
+        self.shared.is_used(inode);
         if let Some(taking) = self.shared.taking() {
             taking.grant();
         }
@@ -107,26 +100,7 @@ impl UpstreamStore {
             return;
         }
         object.is_written.store(false, Ordering::Release);
-        let mut idle = lock(&self.idle);
-        idle.retain(|other| *other != inode);
-        idle.push_back(inode);
-        let over = if IDLE_FILES_MAX < idle.len() { idle.pop_front() } else { None };
-        drop(idle);
-        if let Some(over) = over {
-            self.forget(over);
-        }
-    }
-
-    /// Lets go of all closed files, as before one of them is removed: a file that is kept open would stay on the disks.
-    pub(crate) fn forget_idle(&self) {
-        let idle: Vec<InodeId> = lock(&self.idle).drain(..).collect();
-        for inode in idle {
-            let is_closed =
-                self.shared.object(inode).is_some_and(|object| object.opens.load(Ordering::Acquire) == 0);
-            if is_closed {
-                self.forget(inode);
-            }
-        }
+        self.shared.keep_idle(&object);
     }
 
     /// Ends the staging thread and lets go of all files. The server has ended: nobody takes anything any more. Whoever ran the server
@@ -144,23 +118,12 @@ impl UpstreamStore {
             tracing::error!("the staging thread of tier 1 panicked");
         }
         for object in self.shared.all() {
-            self.forget(object.inode());
+            self.shared.forget(&object);
         }
     }
 
     pub(super) fn is_own_process(&self) -> bool {
         self.fork == fork_generation()
-    }
-
-    fn forget(&self, inode: InodeId) {
-        let removed = self.shared.objects.write().unwrap_or_else(PoisonError::into_inner).remove(&inode);
-        let Some(object) = removed else { return };
-        // Closed while the object is there to give up what it keeps.
-        let flushed = object.flush();
-        let closed = object.file().close_shared().map_err(super::object::into_fault);
-        if let Err(fault) = flushed.and(closed) {
-            tracing::warn!(%fault, "a file in tier 1 had an error that nobody asked for");
-        }
     }
 
     /// Every server's store has what ranks wrote to the file.

@@ -211,7 +211,7 @@ fn closed_files_are_kept_in_bounds() {
         store.flush(object).unwrap();
         store.close(inode);
     }
-    assert_eq!(store.shared_files(), super::store::IDLE_FILES_MAX);
+    assert_eq!(store.shared_files(), super::shared::IDLE_FILES_MAX);
     assert!(store.tier_stats().cached_bytes <= 4 << 20);
     assert_eq!(partition.metadata("f0").unwrap().size, 4);
 }

@@ -21,6 +21,10 @@ pub const STORES: [EmbedStore; 3] = [EmbedStore::Memory, EmbedStore::Files, Embe
 
 /// Longest life of one history: none needs a tenth of it.
 const HISTORY_LIMIT: Duration = Duration::from_secs(60);
+/// Histories of one scene.
+const SCENE_HISTORIES: u64 = 64;
+/// Scenes at one time.
+const LANES: usize = 2;
 /// Steps shown when a history fails.
 const STEPS_SHOWN: usize = 40;
 
@@ -120,34 +124,85 @@ impl Trace {
 /// Runs `history` under the seeds that the environment asks for, each watched: a failure or a hang names seed and step.
 /// `PARIO_SEED` runs one, `PARIO_HISTORIES` says how many otherwise.
 pub fn histories(default: u64, history: fn(u64, &Trace)) {
-    let number = |name: &str| {
-        let text = std::env::var(name).ok()?;
-        let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
-        Some(parsed.unwrap_or_else(|_| panic!("{name}={text} is no number")))
-    };
-    if let Some(seed) = number("PARIO_SEED") {
-        return watched(seed, history);
+    if let Some(seed) = wished("PARIO_SEED") {
+        return watched(seed, "", move |trace| history(seed, trace));
     }
-    let count = number("PARIO_HISTORIES").unwrap_or(default);
+    let count = wished("PARIO_HISTORIES").unwrap_or(default);
     let base = u64::from(std::process::id()) << 20 | 0x5eed << 40;
     for run in 0..count {
         // Half of them are the same each time, half are new.
-        watched(if run % 2 == 0 { run / 2 } else { base + run }, history);
+        let seed = if run.is_multiple_of(2) { run / 2 } else { base + run };
+        watched(seed, "", move |trace| history(seed, trace));
     }
 }
 
-fn watched(seed: u64, history: fn(u64, &Trace)) {
+/// Histories that share their surroundings, which cost more than a history does: `set_up` makes a scene for the seeds of its number, which
+/// live one after the other in it. `PARIO_SEED` runs one, and with `PARIO_HISTORIES` that one and those behind it.
+pub fn scenes<S: Send + Sync + 'static>(
+    default: u64,
+    set_up: fn(u64) -> S,
+    history: fn(&Arc<S>, u64, &Trace),
+) {
+    let run = |seeds: std::ops::Range<u64>| {
+        let mut scene: Option<(u64, Arc<S>)> = None;
+        for seed in seeds.clone() {
+            let number = seed / SCENE_HISTORIES;
+            let here = match scene.take() {
+                Some((same, here)) if same == number => here,
+                Some(_) | None => Arc::new(set_up(number)),
+            };
+            scene = Some((number, Arc::clone(&here)));
+            let first = seeds.start.max(number * SCENE_HISTORIES);
+            let before =
+                format!(", with all before it PARIO_SEED={first:#x} PARIO_HISTORIES={}", seed - first + 1);
+            watched(seed, &before, move |trace| history(&here, seed, trace));
+        }
+    };
+    let count = wished("PARIO_HISTORIES");
+    if let Some(seed) = wished("PARIO_SEED") {
+        return run(seed..seed + count.unwrap_or(1));
+    }
+    let count = count.unwrap_or(default);
+    let base = u64::from(std::process::id()) << 14 | 0x5eed << 34;
+    eprintln!("{count} histories; every second scene is new: seeds from {:#x} on", base * SCENE_HISTORIES);
+    let next = std::sync::atomic::AtomicU64::new(0);
+    // Histories mostly wait for each other's threads, so that several of them keep the processors busy.
+    std::thread::scope(|scope| {
+        let lane = || loop {
+            let turn = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let left = count.saturating_sub(turn * SCENE_HISTORIES);
+            if left == 0 {
+                return;
+            }
+            // Half of them are the same each time, half are new.
+            let first = (if turn.is_multiple_of(2) { turn / 2 } else { base + turn }) * SCENE_HISTORIES;
+            run(first..first + left.min(SCENE_HISTORIES));
+        };
+        for _ in 0..LANES {
+            scope.spawn(lane);
+        }
+    });
+}
+
+fn wished(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |hex| u64::from_str_radix(hex, 16));
+    Some(parsed.unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+fn watched(seed: u64, again: &str, history: impl FnOnce(&Trace) + Send + 'static) {
     let trace = Trace::default();
     let (ours, (done, over)) = (trace.clone(), channel::<()>());
     let thread = std::thread::spawn(move || {
         let _done = done;
-        history(seed, &ours);
+        history(&ours);
     });
+    let again = format!("run it again with PARIO_SEED={seed:#x}{again}");
     if over.recv_timeout(HISTORY_LIMIT) == Err(RecvTimeoutError::Timeout) {
-        panic!("history {seed:#x} hangs; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
+        panic!("history {seed:#x} hangs; {again}\n{}", trace.show());
     }
     if let Err(panic) = thread.join() {
-        eprintln!("history {seed:#x} failed; run it again with PARIO_SEED={seed:#x}\n{}", trace.show());
+        eprintln!("history {seed:#x} failed; {again}\n{}", trace.show());
         std::panic::resume_unwind(panic);
     }
 }

@@ -120,6 +120,9 @@ impl Stage {
         if signal == Signal::KILL {
             assert!(until(|| !process.is_alive()), "a killed server ends");
         }
+        if signal == Signal::STOP {
+            assert!(until(|| is_stopped(process.pid)), "a stopped server stops");
+        }
     }
 
     /// Living servers that were started with this stage's directories.
@@ -137,6 +140,17 @@ fn server_dir(base: &Path, server: usize) -> PathBuf {
 pub fn state_of(process: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether every thread of a process is stopped: the signal is sent to all, and each takes its time.
+pub fn is_stopped(process: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    let state = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    };
+    // A thread that ended meanwhile has none.
+    threads.map_while(Result::ok).all(|thread| state(thread).is_none_or(|state| state == 'T'))
 }
 
 pub fn pid(number: u32) -> Pid {

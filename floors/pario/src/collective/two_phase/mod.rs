@@ -136,7 +136,7 @@ impl TwoPhase {
         for (index, what) in [(0, "the number of aggregators"), (2, "the buffer size")] {
             if let Some(rank) = numbers(index).position(|number| Some(number) != numbers(index).next()) {
                 let text = format!("ranks 0 and {rank} do not agree on {what} of two-phase, and all must");
-                return Err(Fault::new(Code::Invalid, text).into());
+                return Err(Fault::new(Code::NotSame, text).into());
             }
         }
         let nodes: Vec<usize> = (0..group.size()).map(|rank| group.node_of(rank)).collect();
@@ -282,5 +282,5 @@ fn refusal(all: &[Announcement], me: usize) -> Option<Fault> {
     }
     let other = all.iter().position(|said| said.kind != all[0].kind)?;
     let text = format!("ranks 0 and {other} call different collectives: one reads and the other writes");
-    Some(Fault::new(Code::Invalid, text))
+    Some(Fault::new(Code::NotSame, text))
 }

@@ -10,9 +10,9 @@ use pario_view::{Access, Datatype, View};
 use super::TwoPhase;
 use super::counts::TwoPhaseCounts;
 use super::target::Plain;
-use crate::collective::Hints;
+use crate::collective::{Hints, illegal};
 use crate::error::Result;
-use crate::group::Group;
+use crate::group::{Call, Group};
 
 /// How a [`PlainFile`] is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,9 +79,9 @@ impl PlainFile {
     /// Shows this process the part of the file that `filetype`, repeated from byte `displacement` on, covers; collective.
     pub fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<()> {
         let access = if self.mode == PlainMode::Read { Access::Read } else { Access::Write };
-        let made = View::new(displacement, etype, filetype, access)
-            .map_err(|error| Fault::new(Code::Invalid, error.to_string()));
-        self.group.agree(made.as_ref().map(|_| ()).map_err(|fault| fault.clone().into()))?;
+        let made = View::new(displacement, etype, filetype, access).map_err(|error| illegal(&error));
+        self.group
+            .agree_in(Call::SetView, made.as_ref().map(|_| ()).map_err(|fault| fault.clone().into()))?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(made?);
         Ok(())
     }
@@ -96,7 +96,7 @@ impl PlainFile {
         let view = self.view();
         let place = if self.mode == PlainMode::Read {
             let text = format!("{} is open for reading only", self.target.path.display());
-            Err(Fault::new(Code::Closed, text).into())
+            Err(Fault::new(Code::NotWritable, text).into())
         } else {
             self.locate(&view, offset, data.len())
         };

@@ -1,0 +1,201 @@
+//! The order of transfers, from traces of messages: a client's requests are all under way before it waits for any, one to each server, and
+//! of all clients no two begin with the same server, nor come to the same one as their second, third and so on.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use common::{difference, pattern, small};
+use pario::group::{self, Group};
+use pario::{Datatype, EmbedOptions, EmbedTransport, GroupFile, Hints, Method, Partition};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+
+const RANKS: usize = 4;
+const SERVERS: u16 = 4;
+const PIECE: usize = 1000;
+const PIECES: usize = 400;
+const CALLS: usize = 3;
+
+/// What a rank's thread did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Entry {
+    Begin,
+    Sent { server: u64, request: String },
+    Answered,
+}
+
+thread_local! {
+    /// The rank that this thread plays; threads that nobody plays are not listened to.
+    static RANK: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn traces() -> MutexGuard<'static, Vec<Vec<Entry>>> {
+    static TRACES: OnceLock<Mutex<Vec<Vec<Entry>>>> = OnceLock::new();
+    TRACES.get_or_init(|| Mutex::new(vec![Vec::new(); RANKS])).lock().unwrap()
+}
+
+fn note(entry: Entry) {
+    if let Some(rank) = RANK.get() {
+        traces()[rank].push(entry);
+    }
+}
+
+/// Notes every message of the ranks' threads.
+struct Recorder;
+
+#[derive(Default)]
+struct Fields {
+    server: u64,
+    request: Option<String>,
+}
+
+impl Visit for Fields {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "server" {
+            self.server = value;
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "request" {
+            let text = format!("{value:?}");
+            self.request = Some(text.split(' ').next().unwrap().to_owned());
+        }
+    }
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "pario::messages"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        note(match fields.request {
+            Some(request) => Entry::Sent { server: fields.server, request },
+            None => Entry::Answered,
+        });
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+fn see(file: &GroupFile, rank: usize) {
+    let number = |n: usize| i64::try_from(n).unwrap();
+    let byte = Datatype::elementary(1).unwrap();
+    let piece = Datatype::contiguous(number(PIECE), &byte).unwrap();
+    let filetype = piece.resized(0, number(PIECE * RANKS)).unwrap();
+    file.set_view(number(PIECE * rank), &byte, &filetype).unwrap();
+}
+
+fn live(group: &Arc<dyn Group>, client: &Partition, method: Method) {
+    let rank = group.rank();
+    let hints = Hints { method: Some(method), ..Hints::default() };
+    let name = format!("{method:?}");
+    let options = client.options().read(true).write(true).create(true);
+    let file = options.open_all(group, &name, &hints).unwrap();
+    let data = |rank: usize, call: usize| pattern(PIECE * PIECES, (rank * 10 + call) as u64);
+    let offset = |call: usize| (call * PIECE * PIECES) as u64;
+    see(&file, rank);
+    for call in 0..CALLS {
+        note(Entry::Begin);
+        file.write_at_all(offset(call), &data(rank, call)).unwrap();
+    }
+    group.barrier().unwrap();
+    let next = (rank + 1) % RANKS;
+    see(&file, next);
+    for call in (0..CALLS).rev() {
+        // From the end on, so that nothing is asked for ahead.
+        let mut found = vec![0; PIECE * PIECES];
+        note(Entry::Begin);
+        assert_eq!(file.read_at_all(offset(call), &mut found).unwrap(), found.len());
+        assert_eq!(difference(&data(next, call), &found), None);
+    }
+    note(Entry::Begin);
+    file.close().unwrap();
+}
+
+/// The servers that each rank turned to in one call, in its order; insists that it waited for none before it had turned to all.
+fn transfers(call: &[Entry], request: &str) -> Vec<u64> {
+    let call = without_views(call);
+    let is_transfer = |entry: &Entry| matches!(entry, Entry::Sent { request: sent, .. } if sent == request);
+    let first = call.iter().position(is_transfer).expect("a transfer");
+    let last = call.iter().rposition(is_transfer).expect("a transfer");
+    assert!(!call[first..last].contains(&Entry::Answered), "it waits before all servers are busy: {call:?}");
+    let server = |entry: &Entry| match entry {
+        Entry::Sent { server, .. } => *server,
+        Entry::Begin | Entry::Answered => unreachable!("filtered"),
+    };
+    call.iter().filter(|entry| is_transfer(entry)).map(server).collect()
+}
+
+/// A view that a server does not know yet is told to it first, and that is waited for, once in the life of a view.
+fn without_views(call: &[Entry]) -> Vec<Entry> {
+    let mut kept: Vec<Entry> = Vec::new();
+    for entry in call {
+        let told = matches!(kept.last(), Some(Entry::Sent { request, .. }) if request == "DefineView");
+        if told && *entry == Entry::Answered {
+            kept.pop();
+        } else {
+            kept.push(entry.clone());
+        }
+    }
+    kept
+}
+
+/// Each rank reaches so many servers by message when it writes; it reads from all.
+fn check(method: Method, written: usize) {
+    let options = EmbedOptions { transport: EmbedTransport::Tcp, ..small(SERVERS, 4096) };
+    let partition = Partition::embed(&options).unwrap();
+    let clients: Vec<Partition> = (0..RANKS).map(|_| partition.another_client()).collect();
+    traces().iter_mut().for_each(Vec::clear);
+    std::thread::scope(|scope| {
+        for (group, client) in group::threads_on(&[0, 1, 2, 3]).into_iter().zip(&clients) {
+            scope.spawn(move || {
+                RANK.set(Some(group.rank()));
+                live(&group, client, method);
+                RANK.set(None);
+                group.leave();
+            });
+        }
+    });
+    let traces = traces().clone();
+    for call in 0..2 * CALLS {
+        let (request, per_rank) =
+            if call < CALLS { ("WriteStream", written) } else { ("ReadStream", usize::from(SERVERS)) };
+        let of_rank = |trace: &Vec<Entry>| {
+            let calls: Vec<&[Entry]> = trace.split(|entry| *entry == Entry::Begin).skip(1).collect();
+            transfers(calls[call], request)
+        };
+        let turns: Vec<Vec<u64>> = traces.iter().map(of_rank).collect();
+        for turn in 0..per_rank {
+            let hit: BTreeSet<u64> = turns.iter().map(|servers| servers[turn]).collect();
+            assert_eq!(hit.len(), RANKS, "{method:?}, {request} {call}, turn {turn}: {turns:?}");
+        }
+        for servers in &turns {
+            let all: BTreeSet<u64> = servers.iter().copied().collect();
+            assert_eq!((servers.len(), all.len()), (per_rank, per_rank), "each server once: {turns:?}");
+        }
+    }
+}
+
+#[test]
+fn all_servers_are_busy_and_none_is_hit_first_by_all() {
+    tracing::subscriber::set_global_default(Recorder).unwrap();
+    check(Method::ServerDirected, usize::from(SERVERS));
+    // Each rank shares memory with the aggregator that it is itself, and leaves records for it.
+    check(Method::ClientDirected, RANKS - 1);
+}

@@ -1,0 +1,101 @@
+//! A file that a process keeps at hand in its tier 1 and another process removes: its objects leave the servers' disks at once, not when
+//! the tier happens to forget it; and not before those who have it open are done with it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::path::Path;
+
+use common::stage::{Program, Stage, job, mounted, say, until};
+use common::{difference, pattern};
+use pario::{Alone, Hints, Method};
+
+const BYTES: usize = 300_000;
+/// Where the keeper finds a sign that it may go on.
+const GO: &str = "PARIO_TEST_GO";
+
+fn hints() -> Hints {
+    Hints { method: Some(Method::ClientDirected), ..Hints::default() }
+}
+
+/// The process whose tier keeps the file.
+#[test]
+fn keeper() {
+    let Some(job) = job() else { return };
+    let partition = mounted();
+    let options = partition.options().create(true).read(true).write(true);
+    let file = options.open_all(&Alone::group(), "kept", &hints()).unwrap();
+    let data = pattern(BYTES, 1);
+    file.write_at_all(0, &data).unwrap();
+    let go = std::env::var(GO).unwrap();
+    match job.as_str() {
+        "closed" => file.close().unwrap(),
+        _ => {
+            file.sync().unwrap();
+            say(1);
+            assert!(until(|| Path::new(&go).exists()));
+            let mut found = vec![0; BYTES];
+            assert_eq!(file.read_at_all(0, &mut found).unwrap(), BYTES);
+            assert_eq!(difference(&data, &found), None, "who has it open reads it");
+            file.close().unwrap();
+        }
+    }
+    say(2);
+    // The process, its mount and its tier live on until the test has seen enough.
+    assert!(until(|| Path::new(&format!("{go}-home")).exists()));
+    drop(partition);
+}
+
+/// Objects on all servers' disks.
+fn objects(stage: &Stage) -> usize {
+    let of = |server: usize| {
+        let directories = std::fs::read_dir(stage.server_dir(server).join("objects")).unwrap();
+        let files = directories.map(Result::unwrap).map(|directory| std::fs::read_dir(directory.path()));
+        files.map(|files| files.map_or(0, Iterator::count)).sum::<usize>()
+    };
+    (0..2).map(of).sum()
+}
+
+fn start(stage: &Stage, job: &str) -> Program {
+    let go = stage.dir().join("go");
+    Program::start_with(stage, "keeper", job, &[(GO, go.as_os_str())])
+}
+
+#[test]
+fn what_a_tier_only_keeps_goes_when_another_process_removes_it() {
+    let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
+    let mut keeper = start(&stage, "closed");
+    assert_eq!(keeper.number(), Some(2));
+    assert_eq!(objects(&stage), 2, "a part on each server");
+    stage.mount().remove_file("kept").unwrap();
+    assert!(until(|| objects(&stage) == 0), "the keeper lives, and its tier has let go");
+    std::fs::write(stage.dir().join("go-home"), "").unwrap();
+    assert!(keeper.end(0).1.success());
+}
+
+#[test]
+fn a_file_that_a_new_one_replaces_goes_too() {
+    let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
+    let mut keeper = start(&stage, "closed");
+    assert_eq!(keeper.number(), Some(2));
+    let partition = stage.mount();
+    partition.create("new").unwrap().write_at(0, b"one object").unwrap();
+    partition.rename("new", "kept").unwrap();
+    assert!(until(|| objects(&stage) == 1), "only the new file's object is there");
+    std::fs::write(stage.dir().join("go-home"), "").unwrap();
+    assert!(keeper.end(0).1.success());
+}
+
+#[test]
+fn a_file_that_is_open_in_a_tier_goes_with_its_close() {
+    let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
+    let mut keeper = start(&stage, "open");
+    assert_eq!(keeper.number(), Some(1));
+    stage.mount().remove_file("kept").unwrap();
+    std::fs::write(stage.dir().join("go"), "").unwrap();
+    assert_eq!(keeper.number(), Some(2), "it could read the file to the end");
+    assert!(until(|| objects(&stage) == 0));
+    std::fs::write(stage.dir().join("go-home"), "").unwrap();
+    assert!(keeper.end(0).1.success());
+}
