@@ -16,6 +16,22 @@ use crate::process::fork_generation;
 
 const PAGE: usize = 4096;
 
+/// Which file a descriptor is of, as long as somebody has it open or mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+}
+
+impl FileIdentity {
+    /// The file of a descriptor, and how long it is.
+    pub fn of(fd: BorrowedFd<'_>) -> io::Result<(FileIdentity, u64)> {
+        let stat = rustix::fs::fstat(fd)?;
+        let length = u64::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok((FileIdentity { device: stat.st_dev, inode: stat.st_ino }, length))
+    }
+}
+
 /// The first bytes of a file, mapped for reading. The file must not be cut while it is mapped.
 #[derive(Debug)]
 pub struct FileMap {

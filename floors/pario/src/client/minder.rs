@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pario_core::ServerIndex;
+use pario_core::{Clock, ServerIndex};
 
 use super::mount::Mount;
 
@@ -69,6 +69,7 @@ fn run(mount: &Weak<Mount>) {
     while let Some(mount) = mount.upgrade() {
         mount.look_after_links();
         mount.look_after_cursors(&mut seen);
+        mount.windows.forget_idle(mount.clock.now());
         idle = if mount.has_open_files() { 0 } else { idle + 1 };
         if IDLE_LOOKS <= idle {
             mount.minding.store(false, Ordering::Release);

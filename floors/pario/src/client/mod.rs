@@ -28,6 +28,7 @@ mod sync;
 mod tiered;
 mod umask;
 mod views;
+mod windows;
 mod write;
 
 pub use counts::Counts;

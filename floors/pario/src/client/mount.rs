@@ -118,6 +118,7 @@ pub struct Mount {
     /// How often each server was connected to.
     lives: Vec<AtomicU64>,
     pub(super) views: super::views::Views,
+    pub(super) windows: super::windows::Windows,
     outbox: OnceLock<Arc<Outbox>>,
     making_outbox: Mutex<()>,
     /// Changes when the manager's connection is lost: leases of an older epoch are void.
@@ -165,6 +166,7 @@ impl Mount {
             minding: AtomicBool::new(false),
             lives: links.iter().map(|_| AtomicU64::new(0)).collect(),
             views: super::views::Views::default(),
+            windows: super::windows::Windows::default(),
             links,
             outbox: OnceLock::new(),
             making_outbox: Mutex::new(()),

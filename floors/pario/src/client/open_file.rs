@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
-use pario_core::{Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
+use pario_core::{Clock, Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
 use pario_net::message::{Reply, Request};
 use pario_sys::kill_point::{Point, reach};
 
@@ -15,7 +15,8 @@ use super::lease::{Guardian, LeaseState};
 use super::mount::{Mount, odd};
 use super::read::Ahead;
 use super::records::Records;
-use super::stream_read::{StreamAhead, Window};
+use super::stream_read::StreamAhead;
+use super::windows::Window;
 
 /// See the module.
 pub(crate) struct OpenFile {
@@ -184,7 +185,8 @@ impl OpenFile {
         if let Some(window) = object.window.as_ref().filter(|window| same && bytes <= window.len()) {
             return Ok(Arc::clone(window));
         }
-        let window = Arc::new(Window::of(descriptor)?);
+        self.mount.keep_minding();
+        let window = self.mount.windows.open(descriptor, bytes, self.mount.clock.now())?;
         if same {
             object.window = Some(Arc::clone(&window));
         }

@@ -6,13 +6,12 @@
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use pario_core::{Fault, LocalOffset, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::Concern;
-use pario_sys::FileMap;
 use pario_sys::piece::read_exact_or_end_at;
 use pario_view::Direction;
 
@@ -25,56 +24,8 @@ use super::stream_write::Place;
 const MAPPED_BYTES_MAX: u64 = 16 << 10;
 /// A mapping is used where at least one byte in so many is wanted.
 const MAPPED_SPAN_MAX: u64 = 64;
-/// A mapping is made present in steps of this size.
-const STEP_BYTES: u64 = 1 << 20;
 /// Ranges longer than this are not asked for ahead.
 const AHEAD_BYTES_MAX: u64 = 32 << 20;
-
-/// An object as memory.
-pub(super) struct Window {
-    map: Option<FileMap>,
-    /// Steps that were made present.
-    present: Vec<AtomicBool>,
-}
-
-impl Window {
-    pub(super) fn of(descriptor: &OwnedFd) -> std::io::Result<Window> {
-        let map = FileMap::of(descriptor.as_fd())?;
-        let steps = map.as_ref().map_or(0, |map| (map.len() as u64).div_ceil(STEP_BYTES));
-        Ok(Window { map, present: (0..steps).map(|_| AtomicBool::new(false)).collect() })
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.map.as_ref().map_or(0, |map| map.len() as u64)
-    }
-
-    /// Copies bytes from `at` on; zeros behind the end.
-    #[inline]
-    fn copy(&self, at: u64, target: &mut [u8]) -> std::io::Result<()> {
-        let inside = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX).min(target.len());
-        let (head, tail) = target.split_at_mut(inside);
-        if let Some(map) = self.map.as_ref().filter(|_| !head.is_empty()) {
-            let last = (at + head.len() as u64 - 1) / STEP_BYTES;
-            for step in at / STEP_BYTES..=last {
-                self.make_present(map, step)?;
-            }
-            map.copy_to(usize::try_from(at).expect("inside a mapping"), head);
-        }
-        tail.fill(0);
-        Ok(())
-    }
-
-    #[inline]
-    fn make_present(&self, map: &FileMap, step: u64) -> std::io::Result<()> {
-        let present = &self.present[usize::try_from(step).expect("inside a mapping")];
-        if !present.load(Ordering::Relaxed) {
-            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-            map.populate(place(step * STEP_BYTES)..place((step + 1) * STEP_BYTES))?;
-            present.store(true, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-}
 
 /// A range that was asked for before it was wanted.
 pub(super) struct StreamAhead {

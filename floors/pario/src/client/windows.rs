@@ -1,0 +1,180 @@
+//! Lent objects as memory, for reading small pieces without a system call each.
+//!
+//! A window is kept for a while after its file is closed or its lease is gone: making the pages of an object present costs as much
+//! as copying them. It is used again only under a new loan of the same object that is not shorter than it was.
+//!
+//! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
+//! seconds, since it holds on to the space of a file that was removed.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pario_core::Nanos;
+use pario_sys::FileMap;
+use pario_sys::file_map::FileIdentity;
+
+/// A mapping is made present in steps of this size.
+const STEP_BYTES: u64 = 1 << 20;
+/// Windows kept, used or not.
+const KEPT_MAX: usize = 64;
+/// A window that nobody uses is kept for so long.
+const IDLE: Duration = Duration::from_secs(2);
+
+/// An object as memory.
+pub(super) struct Window {
+    map: Option<FileMap>,
+    /// Steps that were made present.
+    present: Vec<AtomicBool>,
+}
+
+impl Window {
+    fn of(descriptor: &OwnedFd) -> std::io::Result<Window> {
+        let map = FileMap::of(descriptor.as_fd())?;
+        let steps = map.as_ref().map_or(0, |map| (map.len() as u64).div_ceil(STEP_BYTES));
+        Ok(Window { map, present: (0..steps).map(|_| AtomicBool::new(false)).collect() })
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.len() as u64)
+    }
+
+    /// Copies bytes from `at` on; zeros behind the end.
+    #[inline]
+    pub(super) fn copy(&self, at: u64, target: &mut [u8]) -> std::io::Result<()> {
+        let inside = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX).min(target.len());
+        let (head, tail) = target.split_at_mut(inside);
+        if let Some(map) = self.map.as_ref().filter(|_| !head.is_empty()) {
+            let last = (at + head.len() as u64 - 1) / STEP_BYTES;
+            for step in at / STEP_BYTES..=last {
+                self.make_present(map, step)?;
+            }
+            map.copy_to(usize::try_from(at).expect("inside a mapping"), head);
+        }
+        tail.fill(0);
+        Ok(())
+    }
+
+    #[inline]
+    fn make_present(&self, map: &FileMap, step: u64) -> std::io::Result<()> {
+        let present = &self.present[usize::try_from(step).expect("inside a mapping")];
+        if !present.load(Ordering::Relaxed) {
+            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+            map.populate(place(step * STEP_BYTES)..place((step + 1) * STEP_BYTES))?;
+            present.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The windows of a mount.
+#[derive(Default)]
+pub(super) struct Windows(Mutex<Vec<Kept>>);
+
+struct Kept {
+    of: FileIdentity,
+    window: Arc<Window>,
+    /// When it was last seen in use.
+    used: Nanos,
+}
+
+impl Windows {
+    /// A window onto a lent object, at least `bytes` long if the object is.
+    pub(super) fn open(&self, descriptor: &OwnedFd, bytes: u64, now: Nanos) -> std::io::Result<Arc<Window>> {
+        let (of, length) = FileIdentity::of(descriptor.as_fd())?;
+        let mut kept = self.lock();
+        forget_idle(&mut kept, now);
+        if let Some(one) = kept.iter_mut().find(|one| one.of == of) {
+            if bytes.min(length) <= one.window.len() && one.window.len() <= length {
+                one.used = now;
+                return Ok(Arc::clone(&one.window));
+            }
+        }
+        let window = Arc::new(Window::of(descriptor)?);
+        kept.retain(|one| one.of != of);
+        while KEPT_MAX <= kept.len() {
+            let oldest = (0..kept.len()).min_by_key(|at| kept[*at].used);
+            oldest.map(|at| kept.swap_remove(at));
+        }
+        kept.push(Kept { of, window: Arc::clone(&window), used: now });
+        Ok(window)
+    }
+
+    /// Lets go of those that nobody has used for a while.
+    pub(super) fn forget_idle(&self, now: Nanos) {
+        forget_idle(&mut self.lock(), now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn forget_idle(kept: &mut Vec<Kept>, now: Nanos) {
+    kept.retain_mut(|one| {
+        if 1 < Arc::strong_count(&one.window) {
+            one.used = now;
+        }
+        now.since(one.used) < IDLE
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn object(bytes: &[u8]) -> OwnedFd {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.into()
+    }
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_window_is_used_again_while_its_object_is_as_long() {
+        let windows = Windows::default();
+        let object = object(&[7; 5000]);
+        let first = windows.open(&object, 5000, at(1)).unwrap();
+        let again = windows.open(&object.try_clone().unwrap(), 5000, at(1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        let mut back = [0; 8];
+        again.copy(4996, &mut back).unwrap();
+        assert_eq!(back, [7, 7, 7, 7, 0, 0, 0, 0]);
+        // Longer: what is new must be seen. Shorter: what is gone must not be touched.
+        let file = std::fs::File::from(object.try_clone().unwrap());
+        file.set_len(9000).unwrap();
+        let longer = windows.open(&object, 9000, at(1)).unwrap();
+        assert_eq!(longer.len(), 9000);
+        file.set_len(100).unwrap();
+        assert_eq!(windows.open(&object, 9000, at(1)).unwrap().len(), 100);
+    }
+
+    #[test]
+    fn idle_windows_go_and_used_ones_stay() {
+        let windows = Windows::default();
+        let (one, other) = (object(&[1; 10]), object(&[2; 10]));
+        let used = windows.open(&one, 10, at(1)).unwrap();
+        let idle = Arc::downgrade(&windows.open(&other, 10, at(1)).unwrap());
+        windows.forget_idle(at(2));
+        assert!(idle.upgrade().is_some());
+        windows.forget_idle(at(4));
+        assert!(idle.upgrade().is_none());
+        assert!(Arc::ptr_eq(&used, &windows.open(&one, 10, at(9)).unwrap()));
+    }
+
+    #[test]
+    fn windows_are_bounded() {
+        let windows = Windows::default();
+        let objects: Vec<OwnedFd> = (0..KEPT_MAX + 5).map(|_| object(&[1])).collect();
+        for (number, object) in objects.iter().enumerate() {
+            windows.open(object, 1, Nanos(number as u64)).unwrap();
+        }
+        assert_eq!(windows.lock().len(), KEPT_MAX);
+    }
+}
