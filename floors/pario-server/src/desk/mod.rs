@@ -160,9 +160,12 @@ impl Desk {
         let taken_back = {
             let mut state = self.lock();
             let jobs = state.left(session);
+            // Others may have room now.
+            state.post_held_back();
             self.waiting.store(state.waiting(), Ordering::SeqCst);
             jobs
         };
+        self.changed.notify_one();
         // Whoever waited for a turn hears of it by the loss of its channel.
         drop(taken_back);
     }
@@ -336,7 +339,15 @@ impl Desk {
         for (id, job) in jobs {
             match job {
                 Job::Read(job) => reads.push((id, job)),
-                Job::Write { release, bytes, .. } => release(self.turn_of(Holder::Message, Some(id), bytes)),
+                Job::Write { release, bytes, of } => {
+                    release(self.turn_of(Holder::Message, Some(id), bytes));
+                    // Not before: another thread could be faster with the next one.
+                    let mut state = self.lock();
+                    state.write_next(of);
+                    self.waiting.store(state.waiting(), Ordering::SeqCst);
+                    drop(state);
+                    self.changed.notify_one();
+                }
                 Job::Taker(grant) => {
                     if grant.send(Some(id)).is_err() {
                         self.end_posted(&[(id, Outcome::Failed)], 1);

@@ -249,12 +249,7 @@ impl State {
         let mut jobs = Vec::with_capacity(run.parts.len());
         for part in &run.parts {
             match self.jobs.remove(&part.id) {
-                Some(job) => {
-                    if let Job::Write { of, .. } = &job {
-                        self.write_next(*of);
-                    }
-                    jobs.push((part.id, job));
-                }
+                Some(job) => jobs.push((part.id, job)),
                 // The taker was let go before.
                 None => self.complete(part.id, Outcome::Done { bytes: part.length }, now_us),
             }
@@ -263,8 +258,8 @@ impl State {
         if jobs.is_empty() { Picked::Wait { us: 0 } } else { Picked::Run(jobs) }
     }
 
-    /// A writer's write has its turn: the next one may wait for its own.
-    fn write_next(&mut self, of: Writer) {
+    /// A writer's write is with the taker: the next one may wait for its turn.
+    pub(super) fn write_next(&mut self, of: Writer) {
         let Some(behind) = self.writers.get_mut(&of) else { return };
         match behind.pop_front() {
             Some((request, job)) => self.put(request, job),

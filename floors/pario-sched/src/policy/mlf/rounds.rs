@@ -28,7 +28,7 @@ use crate::request::{ApplicationId, FileId, Kind};
 
 /// How far a lane may be served ahead of others before it stands behind them. Less costs throughput: whoever is behind is there
 /// because it needs more switches.
-const LEAP_BYTES: u64 = 512 << 20;
+pub(super) const LEAP_BYTES: u64 = 512 << 20;
 /// How far behind the others a lane may be taken to be.
 const BEHIND_BYTES_MAX: u64 = 4 * LEAP_BYTES;
 
