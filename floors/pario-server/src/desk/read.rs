@@ -50,8 +50,24 @@ impl ReadJob {
     }
 }
 
-/// Carries out reads that were chosen together; says how each ended.
+/// Bytes that one call reads at most for several, holes included.
+const TOGETHER_BYTES_MAX: u64 = 2 << 20;
+
+/// Carries out reads that were chosen together, in the order of their offsets; says how each ended.
 pub(super) fn read_run(store: &dyn Store, jobs: Vec<(RequestId, ReadJob)>) -> Vec<(RequestId, Outcome)> {
+    let mut ended = Vec::with_capacity(jobs.len());
+    let mut together: Vec<(RequestId, ReadJob)> = Vec::with_capacity(jobs.len());
+    for (id, job) in jobs {
+        if together.first().is_some_and(|(_, first)| TOGETHER_BYTES_MAX < job.bytes.end - first.bytes.start) {
+            ended.extend(read_together(store, std::mem::take(&mut together)));
+        }
+        together.push((id, job));
+    }
+    ended.extend(read_together(store, together));
+    ended
+}
+
+fn read_together(store: &dyn Store, jobs: Vec<(RequestId, ReadJob)>) -> Vec<(RequestId, Outcome)> {
     let alone = |jobs: Vec<(RequestId, ReadJob)>| {
         jobs.into_iter().map(|(id, job)| (id, job.read_alone(store))).collect()
     };

@@ -20,8 +20,8 @@ use super::{SchedulerSpec, THREADS, Turn, Wish};
 
 /// Requests that are read in one call.
 const PARTS_MAX: usize = 64;
-/// A hole of this size between two requests is read over rather than around.
-const NEAR_BYTES: u64 = 32 << 10;
+/// A hole of this size between two requests is read over rather than around: clients that a file is dealt to are seldom quite in step.
+const NEAR_BYTES: u64 = 128 << 10;
 /// Requests that the controller holds, and those of one application.
 const QUEUE_MAX: usize = 1 << 14;
 const APPLICATION_QUEUE_MAX: usize = 1 << 12;

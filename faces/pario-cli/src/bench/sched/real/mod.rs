@@ -1,7 +1,7 @@
 //! The real ground: real servers and processes on a store that is slowed to so many calls a second.
 //!
 //! Two partitions of four servers, one under `fifo` and one under `mlf`, otherwise alike; runs alternate between them. Two applications
-//! of eight processes each read a file of their own, dealt to the processes in pieces of 4 KiB; and a lone process
+//! of sixteen processes each read a file of their own, dealt to the processes in pieces of 4 KiB; and a lone process
 //! reads a file from its beginning to its end. What reached the stores is counted by the servers.
 //!
 //! Never: compares runs on different partitions in any other way than pair by pair. Always: every piece that is read is checked.
@@ -27,7 +27,7 @@ pub(crate) const SERVERS: u64 = 4;
 /// What all stores of a partition get through together.
 pub(crate) const STORE_CALLS_PER_S: u64 = 2000;
 /// Processes of each of the two applications.
-pub(crate) const PROCESSES: usize = 8;
+pub(crate) const PROCESSES: usize = 16;
 /// Bytes of a piece, and of each application's file.
 pub(crate) const PIECE_BYTES: usize = 4 << 10;
 const DEALT_BYTES: u64 = 4 << 20;
