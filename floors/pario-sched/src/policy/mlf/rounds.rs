@@ -93,6 +93,8 @@ struct Lane {
     waiting: Index<(u64, VirtualId), Least>,
     /// Its place among the lanes of its class, while something waits: leaps, then turn.
     rank: (u64, u64),
+    /// What it was served, with what it was given to begin with.
+    served: u64,
     least: Option<u64>,
 }
 
@@ -127,9 +129,9 @@ pub(super) struct Rounds {
     lanes_free: Vec<u32>,
     lane_of: HashMap<LaneKey, u32>,
     rank_next: u64,
-    /// What was served of each lane, with what it was given to begin with.
+    /// The same of lanes that are empty.
     served: HashMap<(FileId, Kind), u64>,
-    /// The same of the lane that was chosen last, at most.
+    /// The most that a lane had been served when it was chosen.
     served_now: u64,
     groups: HashMap<Class, Group>,
     top: Index<(u128, Class), Least>,
@@ -210,7 +212,7 @@ impl Rounds {
         self.round = least.max(self.round + 1);
         let id = self.first_due().or_else(|| self.first_covered())?;
         let lane = self.states[id.index()]?.lane;
-        self.served_now = self.served_now.max(self.served(self.lanes[lane as usize].key));
+        self.served_now = self.served_now.max(self.lanes[lane as usize].served);
         let taken = self.take(id)?;
         // Only choices go by tags; what a turn serves beyond is charged, but does not make it later for others.
         if let Some(group) = self.groups.get(&taken.lane.class) {
@@ -245,10 +247,11 @@ impl Rounds {
 
     /// What is served is charged to its lane, which goes to the back, and to its class.
     pub(super) fn charge(&mut self, taken: &Taken) {
-        let served = self.served(taken.lane).saturating_add(taken.of.bytes);
-        self.served.insert((taken.lane.file, taken.lane.kind), served);
-        if let Some(lane) = self.lane_of.get(&taken.lane) {
-            self.move_back(*lane);
+        if let Some(lane) = self.lane_of.get(&taken.lane).copied() {
+            self.lanes[lane as usize].served += taken.of.bytes;
+            self.move_back(lane);
+        } else {
+            *self.served.entry((taken.lane.file, taken.lane.kind)).or_default() += taken.of.bytes;
         }
         let Some(application) = taken.lane.class else { return };
         let weight = self.weight(application);
@@ -349,7 +352,7 @@ impl Rounds {
             return *lane;
         }
         let slot = self.lanes_free.pop().unwrap_or_else(|| {
-            self.lanes.push(Lane { key, waiting: Index::default(), rank: (0, 0), least: None });
+            self.lanes.push(Lane { key, waiting: Index::default(), rank: (0, 0), served: 0, least: None });
             u32::try_from(self.lanes.len() - 1).expect("the queue limit is below 2^32")
         });
         self.lanes[slot as usize].key = key;
@@ -357,29 +360,25 @@ impl Rounds {
         slot
     }
 
-    /// What a lane counts as served.
-    fn served(&self, lane: LaneKey) -> u64 {
-        self.served.get(&(lane.file, lane.kind)).copied().unwrap_or(0)
-    }
-
     /// A lane that was empty has requests again. It may have been so for a moment, since its clients wait for their answers, so it
     /// keeps what it is behind, up to a limit.
-    fn come(&mut self, lane: LaneKey) -> (u64, u64) {
-        let served = self.served(lane).max(self.served_now.saturating_sub(BEHIND_BYTES_MAX));
-        self.served.insert((lane.file, lane.kind), served);
-        self.back(lane)
+    fn come(&mut self, lane: u32) {
+        let key = self.lanes[lane as usize].key;
+        let served = self.served.remove(&(key.file, key.kind)).unwrap_or(0);
+        self.lanes[lane as usize].served = served.max(self.served_now.saturating_sub(BEHIND_BYTES_MAX));
+        self.lanes[lane as usize].rank = self.back(lane);
     }
 
     /// The place behind all lanes that are as many leaps ahead.
-    fn back(&mut self, lane: LaneKey) -> (u64, u64) {
+    fn back(&mut self, lane: u32) -> (u64, u64) {
         let turn = self.rank_next;
         self.rank_next += 1;
-        (self.served(lane) / LEAP_BYTES, turn)
+        (self.lanes[lane as usize].served / LEAP_BYTES, turn)
     }
 
     fn move_back(&mut self, lane: u32) {
         let Lane { key, rank, least, .. } = self.lanes[lane as usize];
-        let back = self.back(key);
+        let back = self.back(lane);
         let (Some(group), Some(least)) = (self.groups.get_mut(&key.class), least) else { return };
         group.lanes.remove(&(rank, lane));
         group.lanes.insert((back, lane), Least(least));
@@ -396,8 +395,7 @@ impl Rounds {
         }
         lane.least = now.map(|least| least.0);
         if before.is_none() {
-            let back = self.come(key);
-            self.lanes[slot as usize].rank = back;
+            self.come(slot);
         }
         let lane = &self.lanes[slot as usize];
         let group = self.groups.entry(key.class).or_default();
@@ -406,6 +404,8 @@ impl Rounds {
             (Some(_), Some(least)) => group.lanes.set(&(lane.rank, slot), least),
             (_, None) => {
                 group.lanes.remove(&(lane.rank, slot));
+                let served = self.served.entry((key.file, key.kind)).or_default();
+                *served = lane.served.max(*served);
                 self.lane_of.remove(&key);
                 self.lanes_free.push(slot);
             }
