@@ -39,9 +39,15 @@ pub(crate) struct SettingsArgs {
     /// How accesses of several processes are put together
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
-    /// Which request a server runs next
+    /// Which request a store gets next: fifo, mlf, wsjf, sjf, deadline, tbf, wfq
     #[arg(long, value_name = "SCHEDULER")]
     scheduler: Option<String>,
+    /// Shares of applications, as in climate=2,post=1
+    #[arg(long, value_name = "NAME=N,…")]
+    weights: Option<String>,
+    /// Directory into which each server writes what its scheduler did
+    #[arg(long, value_name = "DIR")]
+    trace: Option<String>,
     /// How clients reach servers: auto, unix, tcp
     #[arg(long, value_name = "TRANSPORT")]
     transport: Option<String>,
@@ -72,6 +78,9 @@ pub(crate) struct SettingsArgs {
     /// What each server's store gets through in a second, as in 125MB; 0: as much as it can
     #[arg(long, value_name = "SIZE")]
     limit_store: Option<String>,
+    /// How many calls each server's store gets through in a second; 0: as many as it can
+    #[arg(long, value_name = "N")]
+    limit_operations: Option<String>,
 }
 
 impl SettingsArgs {
@@ -107,6 +116,8 @@ impl SettingsArgs {
             (Key::Memory, &self.memory),
             (Key::Method, &self.method),
             (Key::Scheduler, &self.scheduler),
+            (Key::Weights, &self.weights),
+            (Key::Trace, &self.trace),
             (Key::Transport, &self.transport),
             (Key::Launch, &self.launch),
             (Key::Log, &self.log),
@@ -117,6 +128,7 @@ impl SettingsArgs {
             (Key::NetworkBuffer, &self.buffer),
             (Key::NetworkPort, &self.port),
             (Key::LimitsStore, &self.limit_store),
+            (Key::LimitsOperations, &self.limit_operations),
         ];
         let given = plain.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
         let layers = given.fold(layers, |layers, (key, value)| layers.option(key, value, key.info().option));

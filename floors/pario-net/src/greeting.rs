@@ -73,6 +73,10 @@ pub struct Hello {
     pub start_ticks: u64,
     /// Program name, for `status`.
     pub program: String,
+    /// The application that the process belongs to; service is shared between applications.
+    pub application: String,
+    /// Its weight, unless the partition says otherwise.
+    pub weight: u32,
     /// Whether a server that is not the wanted one may pass the connection on.
     pub relay: bool,
     /// Fresh random bytes.
@@ -88,6 +92,8 @@ encode_struct!(Hello {
     pid,
     start_ticks,
     program,
+    application,
+    weight,
     relay,
     nonce
 });
@@ -218,6 +224,8 @@ mod tests {
             pid: 4,
             start_ticks: 5,
             program: "test".into(),
+            application: "test".into(),
+            weight: 1,
             relay: false,
             nonce: [6; 32],
         }

@@ -1,5 +1,5 @@
 //! What a decision costs, counted in nodes of indexes that are looked at: it grows at most with the logarithm of the queue.
-//! The time is measured by `cargo bench -p pario-sched`.
+//! The time is measured by `cargo bench --manifest-path benches/Cargo.toml`.
 
 use pario_sched::{
     Aggregation, ApplicationId, Controller, FileId, Options, Outcome, Pick, Request, policy_names,

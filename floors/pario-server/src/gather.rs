@@ -5,18 +5,23 @@
 //! Never: more than a frame carries. Always: as many bytes as the view puts on this server; zeros where nothing was written.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::limits::FRAME_DATA_BYTES_MAX;
-use pario_core::{Layout, LocalOffset, ObjectId, ServerIndex};
+use pario_core::{Layout, LocalOffset, ObjectId, ServerIndex, SessionId};
 use pario_net::buffers;
 use pario_store::{Store, StoreError};
 use pario_view::View;
+
+use crate::desk::{Desk, ReadDone, Wish};
 
 /// Bytes read in one call where pieces lie close together.
 const WINDOW_BYTES: u64 = 1 << 20;
 /// A hole of this size is read over rather than around.
 const HOLE_BYTES: u64 = 32 << 10;
+
+/// Windows of one answer that wait for their turn at a time.
+const WINDOWS_AT_ONCE: usize = 32;
 
 /// A range of a view's stream, as far as it lies on one server.
 pub(crate) struct Part {
@@ -37,6 +42,38 @@ struct Piece {
 impl Part {
     /// The bytes, in stream order.
     pub(crate) fn read(&self, store: &dyn Store, object: ObjectId) -> Result<Vec<u8>, StoreError> {
+        let (pieces, mut data) = self.plan();
+        for window in windows(&pieces) {
+            if let [piece] = window {
+                let target = &mut data[piece.at..piece.at + length(piece.bytes)];
+                let count = store.read(object, LocalOffset(piece.local), target)?;
+                target[count..].fill(0);
+                continue;
+            }
+            let mut bytes = buffers::take(length(span(window).end - span(window).start));
+            let count = store.read(object, LocalOffset(span(window).start), &mut bytes)?;
+            pick_out(window, &bytes[..count], &mut data);
+            buffers::give_back(bytes);
+        }
+        Ok(data)
+    }
+
+    /// The same when it is its turn, window by window; a few are asked for at a time.
+    pub(crate) fn read_in_turn(&self, desk: &Arc<Desk>, whose: (SessionId, ObjectId), done: ReadDone) {
+        let (pieces, data) = self.plan();
+        let windows: Vec<Vec<Piece>> = windows(&pieces).map(<[Piece]>::to_vec).collect();
+        if windows.is_empty() {
+            return done(Ok(data));
+        }
+        let left = windows.len();
+        let so_far = SoFar { data, failed: None, next: 0, left, done: Some(done) };
+        let gathering = Gathering { desk: Arc::clone(desk), whose, windows, so_far: Mutex::new(so_far) };
+        let gathering = Arc::new(gathering);
+        (0..left.min(WINDOWS_AT_ONCE)).for_each(|_| gathering.ask());
+    }
+
+    /// What is wanted, and room for it.
+    fn plan(&self) -> (Vec<Piece>, Vec<u8>) {
         let mut pieces = Vec::new();
         let mut total: u64 = 0;
         let mut add = |local: LocalOffset, bytes: u64| {
@@ -53,11 +90,8 @@ impl Part {
             None => layout.pieces_on(self.server, stream).all(|piece| add(piece.local, piece.bytes)),
         };
         #[expect(clippy::cast_possible_truncation, reason = "at most a frame's data")]
-        let mut data = buffers::take(total as usize);
-        for window in windows(&pieces) {
-            read_window(store, object, window, &mut data)?;
-        }
-        Ok(data)
+        let data = buffers::take(total as usize);
+        (pieces, data)
     }
 }
 
@@ -81,28 +115,79 @@ fn windows(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
     })
 }
 
-fn read_window(
-    store: &dyn Store,
-    object: ObjectId,
-    window: &[Piece],
-    data: &mut [u8],
-) -> Result<(), StoreError> {
-    let (Some(first), Some(last)) = (window.first(), window.last()) else { return Ok(()) };
-    let length = |bytes: u64| usize::try_from(bytes).expect("at most a frame's data");
-    if window.len() == 1 {
-        let target = &mut data[first.at..first.at + length(first.bytes)];
-        let count = store.read(object, LocalOffset(first.local), target)?;
-        target[count..].fill(0);
-        return Ok(());
-    }
-    let mut bytes = buffers::take(length(last.local + last.bytes - first.local));
-    let count = store.read(object, LocalOffset(first.local), &mut bytes)?;
-    bytes[count..].fill(0);
+/// From where to where a window reaches.
+fn span(window: &[Piece]) -> Range<u64> {
+    let end = window.last().map_or(0, |last| last.local + last.bytes);
+    window.first().map_or(end, |first| first.local)..end
+}
+
+/// Puts the pieces of a window where they go; what was not there is zeros.
+fn pick_out(window: &[Piece], bytes: &[u8], data: &mut [u8]) {
+    let start = span(window).start;
     for piece in window {
-        let from = length(piece.local - first.local);
-        let size = length(piece.bytes);
-        data[piece.at..piece.at + size].copy_from_slice(&bytes[from..from + size]);
+        let target = &mut data[piece.at..piece.at + length(piece.bytes)];
+        let from = length(piece.local - start).min(bytes.len());
+        let there = &bytes[from..(from + target.len()).min(bytes.len())];
+        target[..there.len()].copy_from_slice(there);
+        target[there.len()..].fill(0);
     }
-    buffers::give_back(bytes);
-    Ok(())
+}
+
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("at most a frame's data")
+}
+
+/// An answer that is gathered window by window, each in its turn.
+struct Gathering {
+    desk: Arc<Desk>,
+    whose: (SessionId, ObjectId),
+    windows: Vec<Vec<Piece>>,
+    so_far: Mutex<SoFar>,
+}
+
+struct SoFar {
+    data: Vec<u8>,
+    failed: Option<StoreError>,
+    /// The next window to ask for, and how many have not come.
+    next: usize,
+    left: usize,
+    done: Option<ReadDone>,
+}
+
+impl Gathering {
+    fn ask(self: &Arc<Self>) {
+        let number = {
+            let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            so_far.next += 1;
+            so_far.next - 1
+        };
+        let Some(window) = self.windows.get(number) else { return };
+        let (session, object) = self.whose;
+        let wish = Wish { session, object, bytes: span(window) };
+        let gathering = Arc::clone(self);
+        self.desk.read(&wish, Box::new(move |result| gathering.came(number, result)));
+    }
+
+    fn came(self: Arc<Self>, number: usize, result: Result<Vec<u8>, StoreError>) {
+        let over = {
+            let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            match result {
+                Ok(bytes) => {
+                    pick_out(&self.windows[number], &bytes, &mut so_far.data);
+                    buffers::give_back(bytes);
+                }
+                Err(error) => so_far.failed = Some(error),
+            }
+            so_far.left -= 1;
+            (so_far.left == 0).then(|| {
+                let data = std::mem::take(&mut so_far.data);
+                (so_far.done.take(), so_far.failed.take().map_or(Ok(data), Err))
+            })
+        };
+        match over {
+            Some((Some(done), result)) => done(result),
+            Some((None, _)) => {}
+            None => self.ask(),
+        }
+    }
 }

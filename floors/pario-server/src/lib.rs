@@ -10,6 +10,7 @@ pub mod stats;
 pub mod stores;
 
 pub mod coherence;
+pub mod desk;
 pub mod manager;
 
 mod gather;
@@ -20,6 +21,10 @@ mod relay;
 mod take;
 mod views;
 
+/// The scheduler behind a server's desk.
+pub use pario_sched as sched;
+
+pub use desk::SchedulerSpec;
 /// What a server stands on, for those who embed one above something of their own.
 pub use pario_store as store;
 pub use peers::Connect;

@@ -65,10 +65,9 @@ impl StoreChoice {
         Ok(OpenStore { store: Arc::from(made.store), volatile, lends, lends_writing })
     }
 
-    /// Opens it so that it gets no more than so many bytes through in a second. It lends nothing, since a loan knows no pace.
-    pub fn open_limited(&self, bytes_per_second: u64) -> Result<OpenStore, Fault> {
+    /// Opens it so that it gets no more through than that. It lends nothing, since a loan knows no pace.
+    pub fn open_limited(&self, pace: Pace) -> Result<OpenStore, Fault> {
         let Made { store, volatile, .. } = self.make()?;
-        let pace = Pace { bytes_per_second: Some(bytes_per_second), ..Pace::default() };
         let store = Arc::new(Throttled::new(store, pace));
         Ok(OpenStore { store, volatile, lends: false, lends_writing: false })
     }
@@ -137,7 +136,8 @@ mod tests {
     fn a_limited_store_lends_nothing() {
         let choice = StoreChoice::Memory { bytes: 1 << 20 };
         assert!(choice.open().unwrap().lends);
-        let limited = choice.open_limited(1 << 30).unwrap();
+        let limited =
+            choice.open_limited(Pace { bytes_per_second: Some(1 << 30), ..Pace::default() }).unwrap();
         assert!(!limited.lends && !limited.lends_writing && limited.volatile);
         let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
         limited.store.write(object, LocalOffset(0), &[pario_sys::Piece::from(&b"abc"[..])]).unwrap();

@@ -22,7 +22,8 @@ pub struct Pace {
 
 /// Behind by less than this, nobody waits: a rest is never much shorter than asked for, and many small calls would each rest too long.
 /// What is not waited for stays due, so that the pace holds.
-const SLACK: Duration = Duration::from_millis(1);
+const SLACK: Duration = Duration::from_nanos(SLACK_NS);
+const SLACK_NS: u64 = 1_000_000;
 
 /// A store that takes its time: like one disk, it does one thing after the other.
 pub struct Throttled {
@@ -62,7 +63,9 @@ impl Throttled {
         }
         let end = {
             let mut busy_until = lock(&self.busy_until);
-            let start = self.clock.now().max(*busy_until);
+            // Whoever comes back within the slack has rested a little too long, and the store was not idle.
+            let now = self.clock.now().0.saturating_sub(SLACK_NS);
+            let start = Nanos(now).max(*busy_until);
             *busy_until = Nanos(start.0.saturating_add(cost));
             *busy_until
         };

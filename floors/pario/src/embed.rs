@@ -8,11 +8,11 @@ use pario_core::{Code, Fault, Layout, PartitionId, ServerIndex};
 use pario_net::greeting::{Secret, nonce};
 use pario_net::stream::Address;
 use pario_server::stores::{StoreChoice, names_in};
-use pario_server::{Connect, Server, ServerSpec};
+use pario_server::{Connect, SchedulerSpec, Server, ServerSpec};
 
 use pario_sys::process::fork_generation;
 
-use crate::client::{MountSpec, Way};
+use crate::client::{Application, MountSpec, Way};
 use crate::connect::{ByAddress, InProcess};
 use crate::error::Result;
 
@@ -57,6 +57,8 @@ pub struct EmbedOptions {
     pub outbox_bytes: usize,
     /// Memory of a memory store, or cache of a direct one, per server.
     pub memory_bytes: u64,
+    /// Which request each server's store gets next.
+    pub scheduler: SchedulerSpec,
 }
 
 impl Default for EmbedOptions {
@@ -69,6 +71,7 @@ impl Default for EmbedOptions {
             dir: None,
             outbox_bytes: OUTBOX_BYTES_DEFAULT,
             memory_bytes: 1 << 30,
+            scheduler: SchedulerSpec::default(),
         }
     }
 }
@@ -160,6 +163,7 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
         outbox_bytes: options.outbox_bytes,
         method: crate::partition::choices::Method::Auto,
         tied: None,
+        application: Application::own(),
     };
     Ok((Embedded { servers, base, temporary, fork: fork_generation() }, mount))
 }
@@ -196,6 +200,7 @@ fn server_spec(
         outbox_bytes: options.outbox_bytes as u64,
         transfer_bytes: 1 << 20,
         take_before_read: false,
+        scheduler: options.scheduler.clone(),
         unix,
         tcp: (options.transport == EmbedTransport::Tcp).then(|| ([127, 0, 0, 1], 0).into()),
     })

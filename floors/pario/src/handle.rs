@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pario_core::{AttrChange, FileAttr, Space};
 
-use crate::client::{Counts, File, Mount, MountSpec, OpenOptions, ReadDir};
+use crate::client::{Application, Counts, File, Mount, MountSpec, OpenOptions, ReadDir};
 use crate::embed::{self, EmbedOptions, Embedded};
 use crate::error::Result;
 
@@ -61,6 +61,18 @@ impl Partition {
         Partition {
             mount: Mount::new(self.spec.0.clone()),
             spec: Arc::clone(&self.spec),
+            embedded: self.embedded.clone(),
+        }
+    }
+
+    /// Mounts the same partition once more, on behalf of an application: under `scheduler = "mlf"`, `"wfq"`, `"wsjf"` or `"tbf"`
+    /// servers share their stores' service between applications by weight.
+    #[must_use]
+    pub fn on_behalf_of(&self, application: Application) -> Partition {
+        let spec = MountSpec { application, ..self.spec.0.clone() };
+        Partition {
+            mount: Mount::new(spec.clone()),
+            spec: Arc::new(Spec(spec)),
             embedded: self.embedded.clone(),
         }
     }

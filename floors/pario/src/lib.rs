@@ -31,7 +31,7 @@ mod error;
 mod serve;
 mod tier;
 
-pub use client::{Counts, File, OpenOptions, Pending, ReadDir};
+pub use client::{Application, Counts, File, OpenOptions, Pending, ReadDir};
 pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
@@ -49,3 +49,6 @@ pub use pario_view::{Datatype, Elements, View};
 pub use pario_core as core;
 /// Messages to servers, for tools such as `pario doctor`.
 pub use pario_net::message;
+
+/// Which request a server's store gets next.
+pub use pario_server::SchedulerSpec;

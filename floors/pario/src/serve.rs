@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use pario_core::{Code, Fault, Layout, PartitionId};
 use pario_net::stream::Address;
+use pario_server::store::Pace;
 use pario_server::stores::{StoreChoice, names_in};
-use pario_server::{Ending, Server, ServerSpec};
+use pario_server::{Ending, SchedulerSpec, Server, ServerSpec};
 use pario_sys::kill_point::{self, Process};
 use pario_sys::signals::Signals;
 
@@ -125,9 +126,9 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
     let total = u16::try_from(settings.servers.len()).unwrap_or(u16::MAX);
     let defaults = Layout::new(settings.stripe.0, total, 0, total)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
-    let store = match settings.limits.store.0 {
-        0 => store_choice(spec).open()?,
-        bytes_per_second => store_choice(spec).open_limited(bytes_per_second)?,
+    let store = match pace(settings) {
+        None => store_choice(spec).open()?,
+        Some(pace) => store_choice(spec).open_limited(pace)?,
     };
     let unix: Option<PathBuf> = spec.listen.unix.then(|| spec.dir.join("socket"));
     let tcp = spec.listen.tcp.as_ref().map(tcp_address).transpose()?;
@@ -145,11 +146,31 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         outbox_bytes: settings.cache.outbox.0,
         transfer_bytes: u32::try_from(settings.network.buffer.0).unwrap_or(u32::MAX),
         take_before_read: false,
+        scheduler: scheduler(spec),
         unix: unix.clone(),
         tcp,
     })?;
     let ready = Ready::own(spec.index, unix, server.tcp_address()).on(node);
     Ok((server, ready))
+}
+
+/// What the store is slowed to, if it is.
+fn pace(settings: &Settings) -> Option<Pace> {
+    let pace = Pace {
+        bytes_per_second: (settings.limits.store.0 != 0).then_some(settings.limits.store.0),
+        calls_per_second: (settings.limits.operations != 0).then_some(settings.limits.operations.into()),
+    };
+    (pace != Pace::default()).then_some(pace)
+}
+
+fn scheduler(spec: &ServeSpec) -> SchedulerSpec {
+    let settings = &spec.settings;
+    let file = format!("{}-{}.trace", settings.name, spec.index);
+    SchedulerSpec {
+        policy: settings.scheduler.word().to_owned(),
+        weights: settings.weights.clone(),
+        trace: settings.trace.as_ref().map(|dir| dir.join(file)),
+    }
 }
 
 fn store_choice(spec: &ServeSpec) -> StoreChoice {

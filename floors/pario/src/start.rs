@@ -15,7 +15,7 @@ use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::kill_point::{self, Process};
 
-use crate::client::{MountSpec, Way};
+use crate::client::{Application, MountSpec, Way};
 use crate::connect::ByAddress;
 use crate::error::{Error, Result};
 use crate::handle::Partition;
@@ -226,6 +226,8 @@ fn control(entry: &Entry, server: &ServerEntry) -> std::result::Result<Connectio
         pid,
         start_ticks: pario_sys::process::start_ticks(pid).unwrap_or(0),
         program: "pario".into(),
+        application: "pario".into(),
+        weight: 1,
         relay: false,
         nonce: nonce(),
     };
@@ -401,5 +403,6 @@ fn mount_spec(entry: &Entry) -> MountSpec {
         outbox_bytes: usize::try_from(entry.settings.cache.outbox.0).unwrap_or(usize::MAX),
         method: entry.settings.method,
         tied: None,
+        application: Application::own(),
     }
 }

@@ -9,12 +9,14 @@ use std::collections::BTreeMap;
 
 use common::{Chance, STORES, TRANSPORTS, Trace, difference, histories, pattern, small};
 use pario::core::Code;
-use pario::{EmbedOptions, File, Partition};
+use pario::{Application, EmbedOptions, File, Partition, SchedulerSpec};
 
 /// Files stay below this.
 const FILE_BYTES_MAX: u64 = 700 << 10;
 const NAMES: [&str; 4] = ["a", "b", "dir/c", "dir/d"];
 const STEPS: u64 = 120;
+/// Half of all histories have no scheduler, as most partitions.
+const POLICIES: [&str; 8] = ["fifo", "fifo", "fifo", "fifo", "mlf", "mlf", "wfq", "deadline"];
 const HANDLES_MAX: usize = 10;
 
 struct Handle {
@@ -57,14 +59,19 @@ impl<'a> World<'a> {
         };
         let servers = chance.of(&[1u16, 2, 3, 4, 5]);
         let stripe = chance.of(&[4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10]);
-        let options = EmbedOptions { transport, store, ..small(servers, stripe) };
         let count = 1 + chance.index(3);
-        trace.step(format!("{transport:?} {store:?} {servers} servers, stripe {stripe}, {count} clients"));
+        let policy = chance.of(&POLICIES);
+        let scheduler = SchedulerSpec { policy: policy.to_owned(), ..SchedulerSpec::default() };
+        let options = EmbedOptions { transport, store, scheduler, ..small(servers, stripe) };
+        trace.step(format!(
+            "{transport:?} {store:?} {policy}, {servers} servers, stripe {stripe}, {count} clients"
+        ));
         let first = Partition::embed(&options).expect("a partition in this process");
         first.create_dir("dir").unwrap();
         let mut clients = vec![first];
         while clients.len() < count {
-            clients.push(clients[0].another_client());
+            let name = format!("application {}", clients.len());
+            clients.push(clients[0].on_behalf_of(Application::new(&name, 2)));
         }
         let (handles, files, names) = (Vec::new(), Vec::new(), BTreeMap::new());
         World { chance, trace, stripe, servers, clients, handles, files, names }

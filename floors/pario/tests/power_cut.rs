@@ -52,6 +52,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,
             take_before_read: false,
+            scheduler: pario_server::SchedulerSpec::default(),
             unix: None,
             tcp: None,
         };
@@ -69,6 +70,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
         outbox_bytes: 0,
         method: pario::Method::Auto,
         tied: None,
+        application: pario::Application::own(),
     };
     (servers, Partition::from_spec(spec))
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use common::{Chance, Trace, difference, each, histories, pattern, small};
 use pario::group::Group;
 use pario::view::SubarrayDimension;
-use pario::{Alone, Datatype, Elements, EmbedOptions, GroupFile, Hints, Method, Partition, Seek};
+use pario::{
+    Alone, Datatype, Elements, EmbedOptions, GroupFile, Hints, Method, Partition, SchedulerSpec, Seek,
+};
 
 fn open(partition: &Partition, group: &Arc<dyn Group>, path: &str) -> GroupFile {
     let options = partition.options().create(true).read(true).write(true);
@@ -232,7 +234,9 @@ fn random_views_are_as_good_as_a_byte_array() {
 /// for those of the first client, which come while nobody else writes; every client reads its own writes and, now and then, all.
 fn history(seed: u64, trace: &Trace) {
     let mut chance = Chance::new(seed);
+    let policy = Chance::new(!seed).of(&["fifo", "mlf", "wfq"]).to_owned();
     let options = EmbedOptions {
+        scheduler: SchedulerSpec { policy, ..SchedulerSpec::default() },
         transport: chance.of(&common::TRANSPORTS),
         store: chance.of(&common::STORES),
         outbox_bytes: chance.of(&[256 << 10, 1 << 20]),

@@ -12,6 +12,7 @@ use super::full::{FillJob, fill};
 use super::io::transfer::{self, Transfer};
 use super::kernel::rank::{self as kernel_rank, KernelJob};
 use super::meta::names::{self, NamesJob};
+use super::sched::real::pieces::{self, PiecesJob};
 use crate::demo::rank::{self, RankJob};
 
 /// What a worker is told.
@@ -42,6 +43,10 @@ pub(crate) enum Job {
     Neighbour(NeighbourJob),
     /// A rank of a kernel.
     Kernel(KernelJob),
+    /// Write a file piece by piece.
+    WritePieces(PiecesJob),
+    /// Read some pieces of it.
+    ReadPieces(PiecesJob),
 }
 
 /// What a job came to.
@@ -84,6 +89,8 @@ impl State {
             Job::HammerEnd => hammer::end(self),
             Job::Neighbour(job) => neighbour::run(self, job),
             Job::Kernel(job) => kernel_rank::run(self, job),
+            Job::WritePieces(job) => pieces::write(self, job),
+            Job::ReadPieces(job) => pieces::read(self, job),
         }
     }
 

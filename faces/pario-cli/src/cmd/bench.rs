@@ -10,7 +10,7 @@ use pario::core::Size;
 use crate::bench::full::FullPlan;
 use crate::bench::io::IoPlan;
 use crate::bench::meta::MetaPlan;
-use crate::bench::sched::{self, SchedPlan};
+use crate::bench::sched::{self, Grounds, SchedPlan};
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
@@ -28,9 +28,9 @@ Examples:
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
   pario bench full                     an application beside one that writes to a server without room
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
-  pario bench sched --plots plots      policies of the I/O scheduler on a modelled disk: figures, tables, plots
+  pario bench sched --plots plots      policies of the I/O scheduler, modelled and real: figures, tables, plots
 
-Every benchmark but sched, which needs none, brings up its own partition with its own registry and removes all of it at the end.")]
+Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     kernel: Kernel,
@@ -58,7 +58,7 @@ enum Kernel {
     Irregular(IrregularArgs),
     /// n processes on n servers, and many on n
     Scale(ScaleArgs),
-    /// Policies of the I/O scheduler for several applications at once, on a modelled disk in virtual time
+    /// Policies of the I/O scheduler for several applications at once, on a modelled disk and on a slowed store
     Sched(SchedArgs),
     /// A process of a benchmark
     #[command(hide = true)]
@@ -128,6 +128,15 @@ struct SchedArgs {
     /// Draw the tables as SVG files into this directory
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
+    /// On a modelled disk, or with real servers on a slowed store
+    #[arg(long, value_enum, default_value_t = Grounds::Both)]
+    ground: Grounds,
+    /// Directory of the real ground [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Pairs of runs on the real ground [default: 9; 3 with --quick]
+    #[arg(long, value_name = "N")]
+    pairs: Option<usize>,
     /// A first impression: fewer seeds, no tables
     #[arg(long)]
     quick: bool,
@@ -206,11 +215,18 @@ fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {
             "--plots {dir}: --quick makes no tables to draw; name --policies"
         )));
     }
-    Ok(SchedPlan { seed: args.seed, seeds, policies, plots: args.plots.clone() })
+    let pairs = args.pairs.unwrap_or(if args.quick { PAIRS_QUICK } else { PAIRS_DEFAULT });
+    if pairs == 0 {
+        return Err(CliError::usage("--pairs 0: a figure needs at least one pair of runs"));
+    }
+    let (plots, dir) = (args.plots.clone(), args.dir.clone());
+    Ok(SchedPlan { seed: args.seed, seeds, policies, plots, grounds: args.ground, dir, pairs })
 }
 
 fn show_sched(context: &Context, plan: &SchedPlan) -> Outcome {
-    let report = sched::run(plan).map_err(CliError::failed)?;
+    let report = sched::run(plan);
+    context.stop.check()?;
+    let report = report.map_err(CliError::failed)?;
     let text = if context.speech.json { report.json() } else { report.table() };
     context.line(text.trim_end())
 }

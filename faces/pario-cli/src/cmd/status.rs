@@ -138,7 +138,83 @@ fn partition(
             context.line(format!("  server {} ({}): {reason}", server.index, server.place))?;
         }
     }
+    applications(context, health)?;
     waits(context, health)
+}
+
+/// What the applications that are there asked of the stores and got, where a scheduler orders them: sums over all servers, and the
+/// worst of their waits.
+fn applications(context: &Context, health: &PartitionHealth) -> Outcome {
+    let reports = health.servers.iter().filter_map(|server| server.report.as_ref().ok());
+    let shares = shares(reports.map(|report| &report["scheduler"]));
+    if shares.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::with_head(&[
+        "<application",
+        "weight",
+        "requests",
+        "ahead",
+        "ordered",
+        "calls",
+        "refused",
+        "wait p50",
+        "wait p99",
+        "slow-down",
+    ])
+    .indented(2);
+    for (name, share) in shares {
+        let latency = |us: u64| if us == 0 { "-".to_owned() } else { human::micros(us) };
+        table.row(vec![
+            crate::error::one_line(&name),
+            share.weight.to_string(),
+            (share.bypassed + share.served).to_string(),
+            share.bypassed.to_string(),
+            share.served.to_string(),
+            share.calls.to_string(),
+            share.refused.to_string(),
+            latency(share.wait_us_p50),
+            latency(share.wait_us_p99),
+            if share.slowdown == 0.0 { "-".to_owned() } else { format!("{:.1}", share.slowdown) },
+        ]);
+    }
+    context.print(|out| table.print(out))
+}
+
+/// What one application got.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Share {
+    weight: u64,
+    bypassed: u64,
+    served: u64,
+    calls: u64,
+    refused: u64,
+    wait_us_p50: u64,
+    wait_us_p99: u64,
+    slowdown: f64,
+}
+
+/// By application, from the schedulers' reports; without those that asked for nothing.
+fn shares<'a>(schedulers: impl Iterator<Item = &'a Value>) -> std::collections::BTreeMap<String, Share> {
+    let mut shares = std::collections::BTreeMap::<String, Share>::new();
+    for application in
+        schedulers.flat_map(|scheduler| scheduler["applications"].as_array().into_iter().flatten())
+    {
+        let number = |path: &str| application.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+        if number("/bypassed") + number("/requests") == 0 {
+            continue;
+        }
+        let share = shares.entry(application["name"].as_str().unwrap_or("?").to_owned()).or_default();
+        share.weight = number("/weight");
+        share.bypassed += number("/bypassed");
+        share.served += number("/served");
+        share.calls += number("/operations");
+        share.refused += number("/refused");
+        share.wait_us_p50 = share.wait_us_p50.max(number("/wait_us/p50"));
+        share.wait_us_p99 = share.wait_us_p99.max(number("/wait_us/p99"));
+        share.slowdown = share.slowdown.max(application["slowdown"].as_f64().unwrap_or(0.0));
+    }
+    shares
 }
 
 fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
@@ -216,6 +292,31 @@ fn waits(context: &Context, health: &PartitionHealth) -> Outcome {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn shares_of_applications_are_summed_over_servers() {
+        let on_one = json!({ "applications": [
+            { "name": "a", "weight": 2, "bypassed": 1, "requests": 9, "served": 8, "operations": 2, "refused": 0,
+              "wait_us": { "p50": 10, "p99": 40 }, "slowdown": 1.5 },
+            { "name": "idle", "weight": 1, "bypassed": 0, "requests": 0 },
+        ]});
+        let on_other = json!({ "applications": [
+            { "name": "a", "weight": 2, "bypassed": 0, "requests": 4, "served": 4, "operations": 4, "refused": 3,
+              "wait_us": { "p50": 20, "p99": 30 }, "slowdown": null },
+        ]});
+        let shares = shares([&on_one, &json!({ "policy": "fifo" }), &on_other].into_iter());
+        let expected = Share {
+            weight: 2,
+            bypassed: 1,
+            served: 12,
+            calls: 6,
+            refused: 3,
+            wait_us_p50: 20,
+            wait_us_p99: 40,
+            slowdown: 1.5,
+        };
+        assert_eq!(shares.into_iter().collect::<Vec<_>>(), [("a".to_owned(), expected)]);
+    }
 
     #[test]
     fn clients_are_sessions_of_others() {

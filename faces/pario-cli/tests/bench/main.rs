@@ -117,6 +117,18 @@ fn what_makes_no_sense_is_refused() {
     check_nothing_left(dir.path());
 }
 
+/// Real servers and processes; what is asserted is counted by the servers.
+#[test]
+fn sched_merges_what_real_readers_ask_for_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let said = figures(dir.path(), &["sched", "--ground", "real", "--pairs", "1"]);
+    let names = ["real_two_readers_mlf_vs_fifo", "store_operations_saved", "real_lone_stream_mlf_vs_none"];
+    check_figures(&said, &names);
+    let saved = said["figures"]["store_operations_saved"]["value"].as_f64().unwrap_or(0.0);
+    assert!(1.5 <= saved, "{saved} calls of the stores under fifo for each under mlf");
+    check_nothing_left(dir.path());
+}
+
 /// The figures themselves are tested next to the model; runs of minutes of virtual time are too long for here.
 #[test]
 fn sched_refuses_what_makes_no_sense() {
@@ -125,6 +137,7 @@ fn sched_refuses_what_makes_no_sense() {
         (&["--seeds", "100000"], "--seeds 100000"),
         (&["--policies", "fast"], "--policies fast: there are none, fifo, mlf"),
         (&["--quick", "--plots", "somewhere"], "--plots somewhere"),
+        (&["--pairs", "0"], "--pairs 0"),
     ];
     for (arguments, said) in cases {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pario"));

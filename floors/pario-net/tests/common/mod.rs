@@ -64,6 +64,8 @@ pub fn hello() -> Hello {
         pid: 4,
         start_ticks: 5,
         program: "test".into(),
+        application: "test".into(),
+        weight: 1,
         relay: false,
         nonce: greeting::nonce(),
     }

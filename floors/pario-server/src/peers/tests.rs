@@ -37,6 +37,7 @@ impl Servers {
                 let store = StoreChoice::Memory { bytes: 1 << 20 }.open().unwrap();
                 let spec = ServerSpec {
                     take_before_read: false,
+                    scheduler: crate::SchedulerSpec::default(),
                     partition: PARTITION,
                     name: "test".into(),
                     index: ServerIndex(index),
@@ -85,6 +86,8 @@ fn peers(servers: &Arc<Servers>) -> Peers {
         pid: std::process::id(),
         start_ticks: 5,
         program: "test".into(),
+        application: "test".into(),
+        weight: 1,
         relay: false,
         nonce: nonce(),
     };

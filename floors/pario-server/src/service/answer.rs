@@ -90,8 +90,8 @@ impl Service {
         let welcome = Welcome {
             incarnation: self.incarnation,
             volatile: self.spec.volatile,
-            lends: self.spec.lends,
-            lends_writing: self.spec.lends_writing,
+            lends: self.lends(),
+            lends_writing: self.lends() && self.spec.lends_writing,
             outbox_bytes: self.spec.outbox_bytes,
             transfer_bytes: self.spec.transfer_bytes,
         };
@@ -113,6 +113,11 @@ impl Service {
             } else {
                 self.drop_link(old, None);
             }
+        }
+        if let Some(desk) = &self.desk
+            && hello.purpose == (Purpose::Requests {})
+        {
+            desk.joined(hello.session, &hello.application, hello.weight);
         }
         if let Some(home) = &mut self.home
             && hello.purpose == (Purpose::Requests {})
@@ -159,6 +164,9 @@ impl Service {
         }
         if purpose == (Purpose::Notices {}) {
             self.taker.post(Task::Detach { session });
+        }
+        if let Some(desk) = &self.desk {
+            desk.left(session);
         }
         let now = self.clock.now();
         if let Some(home) = &mut self.home {
@@ -285,6 +293,9 @@ impl Service {
     /// Whether everything is over, and how it went.
     pub(super) fn end(&mut self) -> Option<Result<Ending, Fault>> {
         let result = self.stopped.take()?;
+        if let Some(desk) = &self.desk {
+            desk.close();
+        }
         let result = match self.home.take() {
             Some(home) => result.and(home.shut_down()),
             None => result,

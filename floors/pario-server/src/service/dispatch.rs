@@ -18,6 +18,7 @@ use pario_view::Direction;
 
 use super::link::LinkId;
 use super::{Answer, Event, Service};
+use crate::desk::{Turn, Wish};
 use crate::gather::Part;
 use crate::home::Caller;
 use crate::take::{ByValue, Target, Task, store_fault};
@@ -152,7 +153,7 @@ impl Service {
         self.fences.check(write.object)?;
         let done = self.answer_done(id, number);
         if !self.spec.take_before_read {
-            self.taker.post(Task::Write { write, done });
+            self.write_in_turn(id, write, done)?;
             return Ok(());
         }
         let (object, empty) = (write.object, write.data.is_empty());
@@ -160,6 +161,72 @@ impl Service {
         // A write of nothing asks that everything written before counts.
         self.taker.post(if empty { Task::TakeAll { done } } else { Task::Write { write, done } });
         Ok(())
+    }
+
+    /// Hands a write to the taker, at once or when it is its turn.
+    fn write_in_turn(&self, id: LinkId, write: ByValue, done: crate::take::Done<()>) -> Result<(), Fault> {
+        let Some(desk) = &self.desk else {
+            self.taker.post(Task::Write { write, done });
+            return Ok(());
+        };
+        // Of what a view spreads the desk knows the first place; it keeps the order of a session's writes in any case.
+        let start = match &write.to {
+            Target::Bytes(at) => at.0,
+            Target::Stream { view, layout, stream } => {
+                let (index, stream) = (self.spec.index, stream.clone());
+                let first = match view {
+                    Some(view) => view.on_server(layout, index, stream).next().map(|part| part.local),
+                    None => layout.pieces_on(index, stream).next().map(|piece| piece.local),
+                };
+                first.map_or(0, |local| local.0)
+            }
+        };
+        let bytes = start..start.saturating_add(write.data.len() as u64);
+        let wish = Wish { session: self.session(id)?, object: write.object, bytes };
+        let taker = self.taker.clone();
+        let release = move |turn: Turn| {
+            let done = Box::new(move |result| {
+                drop(turn);
+                done(result);
+            });
+            taker.post(Task::Write { write, done });
+        };
+        desk.write(&wish, Box::new(release));
+        Ok(())
+    }
+
+    /// Reads when it is the request's turn. False: it is no read, or there is no order.
+    fn read_in_turn(&mut self, id: LinkId, number: u64, request: &Request) -> Result<bool, Fault> {
+        let Some(desk) = self.desk.clone() else { return Ok(false) };
+        let (mailbox, index, session) = (self.mailbox.clone(), self.spec.index, self.session(id)?);
+        let done = Box::new(move |result: Result<Vec<u8>, StoreError>| {
+            let (reply, data) = match result {
+                Ok(data) => (Reply::Data {}, data),
+                Err(error) => (Reply::Failed { fault: store_fault(index, &error) }, Vec::new()),
+            };
+            mailbox.post(Event::Answer(Answer {
+                link: id,
+                request: number,
+                reply,
+                data,
+                descriptors: Vec::new(),
+            }));
+        });
+        #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else reads")]
+        match request {
+            Request::Read { object, at, bytes } => {
+                self.fences.check(*object)?;
+                let bytes = u64::from(*bytes).min(FRAME_DATA_BYTES_MAX as u64);
+                let bytes = at.0..at.0.saturating_add(bytes);
+                desk.read(&Wish { session, object: *object, bytes }, done);
+            }
+            Request::ReadStream { object, stream } => {
+                self.fences.check(*object)?;
+                self.part(id, stream)?.read_in_turn(&desk, (session, *object), done);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Has the store settle the object before a write is answered.
@@ -301,6 +368,9 @@ impl Service {
     }
 
     fn use_store(&mut self, id: LinkId, number: u64, request: Request) -> Result<(), Fault> {
+        if self.read_in_turn(id, number, &request)? {
+            return Ok(());
+        }
         let first = self.spec.take_before_read && reads(&request);
         let work = self.work(id, request)?;
         let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
@@ -318,6 +388,11 @@ impl Service {
             self.pool.run(run);
         }
         Ok(())
+    }
+
+    /// Whether descriptors are lent. What goes past the server cannot be ordered by it.
+    pub(super) fn lends(&self) -> bool {
+        self.spec.lends && self.desk.is_none()
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
@@ -344,7 +419,7 @@ impl Service {
                 if !self.links.get(&id).is_some_and(|link| link.stream.shares_memory()) {
                     return Err(Fault::new(Code::Unsupported, "descriptors are lent on the same node only"));
                 }
-                let lends = if write { self.spec.lends_writing } else { self.spec.lends };
+                let lends = self.lends() && (!write || self.spec.lends_writing);
                 if !lends {
                     return Ok(Box::new(|_| Done::reply(Reply::NotLent {})));
                 }
@@ -408,6 +483,8 @@ impl Service {
             pid: std::process::id(),
             start_ticks: pario_sys::process::start_ticks(std::process::id()).unwrap_or(0),
             program: format!("pario server {}", self.spec.index),
+            application: "pario".into(),
+            weight: 1,
             relay: false,
             nonce: [0; 32],
         }

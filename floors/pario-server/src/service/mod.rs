@@ -37,6 +37,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 pub(crate) use self::link::LinkId;
 use self::link::{Link, Outgoing};
 use self::listen::Listeners;
+use crate::desk::{Desk, SchedulerSpec};
 use crate::home::Home;
 use crate::peers::{Connect, RoundsResult};
 use crate::pool::Pool;
@@ -96,6 +97,9 @@ pub struct ServerSpec {
     /// Whether a read waits until everything is taken that was committed before it came, and a write by message until the store
     /// has settled it. For servers whose clients hold no leases: those of an application's own tier.
     pub take_before_read: bool,
+    /// Which request the store gets next. Under any policy but `fifo` no descriptors are lent: what goes past the server
+    /// cannot be ordered.
+    pub scheduler: SchedulerSpec,
     /// Socket file to listen on.
     pub unix: Option<PathBuf>,
     /// Address to listen on; port 0 picks one.
@@ -336,6 +340,7 @@ pub(crate) struct Service {
     pub(crate) mailbox: Mailbox,
     pub(crate) taker: Taker,
     pub(crate) pool: Pool,
+    pub(crate) desk: Option<Arc<Desk>>,
     pub(crate) stats: Arc<ServerStats>,
     pub(crate) home: Option<Home>,
     pub(crate) fences: dispatch::Fences,
@@ -375,13 +380,17 @@ impl Service {
             let text = "the thread that takes records died of a bug; the server ends";
             alarm.post(Event::Quiet(Err(Fault::new(pario_core::Code::Io, text))));
         });
-        let taker = Taker::start(spec.index, Arc::clone(&spec.store), Arc::clone(&stats), on_lie, on_end)
+        let pool = Pool::start(&format!("pario-store-{}", spec.index), POOL_THREADS)
+            .map_err(os("starting threads"))?;
+        let desk = Desk::open(&spec.scheduler, &spec.store, &pool, &spec.index.to_string())?;
+        let below = (Arc::clone(&spec.store), desk.clone());
+        let taker = Taker::start(spec.index, below, Arc::clone(&stats), on_lie, on_end)
             .map_err(os("starting the taking thread"))?;
         let service = Service {
             incarnation,
             taker,
-            pool: Pool::start(&format!("pario-store-{}", spec.index), POOL_THREADS)
-                .map_err(os("starting threads"))?,
+            pool,
+            desk,
             stats,
             home,
             connect: None,

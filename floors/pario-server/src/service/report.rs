@@ -4,6 +4,7 @@ use pario_core::Clock;
 use serde_json::json;
 
 use super::Service;
+use crate::desk::FIFO;
 
 impl Service {
     /// Everything the server counts.
@@ -16,7 +17,7 @@ impl Service {
             .filter_map(|link| {
                 let hello = link.hello()?;
                 Some(json!({
-                    "program": hello.program, "pid": hello.pid, "host": hello.host, "session": hello.session.to_string(),
+                    "program": hello.program, "application": hello.application, "pid": hello.pid, "host": hello.host, "session": hello.session.to_string(),
                     "purpose": format!("{:?}", hello.purpose).to_lowercase().replace(" {}", ""),
                     "in_flight": link.in_flight(), "shares_memory": link.stream.shares_memory(),
                 }))
@@ -32,6 +33,7 @@ impl Service {
             "requests_open": self.open.len(),
             "counters": self.stats.snapshot(),
             "store": self.spec.store.stats(),
+            "scheduler": self.desk.as_ref().map_or_else(|| json!({ "policy": FIFO }), |desk| desk.status()),
             "memory_private_bytes": memory,
             "clients": clients,
             "manager": self.home.as_ref().map(|home| home.status(now)),

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::Arc;
 
 use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
@@ -18,6 +19,7 @@ use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
 use pario_view::View;
 
 use super::store_fault;
+use crate::desk::{Desk, Turn, Wish};
 use crate::stats::ServerStats;
 
 /// Where a slice came from.
@@ -64,6 +66,7 @@ struct Slice<'a> {
 /// What a round is written to, and how its pieces are looked after.
 pub(super) struct Ground<'a> {
     pub(super) store: &'a dyn Store,
+    pub(super) desk: Option<&'a Arc<Desk>>,
     pub(super) stats: &'a ServerStats,
     pub(super) outboxes: Option<&'a super::outboxes::Outboxes>,
 }
@@ -482,6 +485,7 @@ impl<'a> Writer<'a, '_> {
             return;
         }
         let slices = self.run.slices.iter().map(|number| &group[*number]);
+        let _turn = self.turn(group);
         reach(Point::DrainUnwritten);
         // As close to the system call as can be: a server that was stopped meanwhile must not write what is no longer there.
         let held = slices.clone().all(|slice| is_held(&slice.stamp, self.ground));
@@ -498,6 +502,20 @@ impl<'a> Writer<'a, '_> {
             Err(fault) => slices.for_each(|slice| note(slice, &fault, &mut self.errors)),
         }
         self.run.clear();
+    }
+
+    /// Waits for the turn of the first writer. What came as a message has had its turn.
+    fn turn(&self, group: &[Slice<'a>]) -> Option<Turn> {
+        let slice = &group[*self.run.slices.first()?];
+        let (Source::Outbox(place), Some(outboxes)) = (slice.stamp.source, self.ground.outboxes) else {
+            return None;
+        };
+        let wish = Wish {
+            session: outboxes.session(place)?,
+            object: slice.object,
+            bytes: self.run.start..self.run.end,
+        };
+        self.ground.desk.map(|desk| desk.turn(&wish))
     }
 
     fn write(&self, group: &[Slice<'a>]) -> Result<(), Fault> {

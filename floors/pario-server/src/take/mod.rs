@@ -27,6 +27,7 @@ use self::batch::{Batch, Errors, Ground, Packing, Source, Stamp, Streamed};
 use self::outboxes::{Outboxes, Pressure};
 use self::patience::{Choice, Mood, Patience, Upto};
 use self::scan::Scan;
+use crate::desk::Desk;
 use crate::stats::ServerStats;
 use crate::views::Views;
 
@@ -96,7 +97,7 @@ impl Taker {
     /// Starts the thread of server `index`.
     pub(crate) fn start(
         index: ServerIndex,
-        store: Arc<dyn Store>,
+        (store, desk): (Arc<dyn Store>, Option<Arc<Desk>>),
         stats: Arc<ServerStats>,
         on_lie: LieHandler,
         on_end: Box<dyn Fn() + Send>,
@@ -106,6 +107,7 @@ impl Taker {
         let worker = Worker {
             index,
             store,
+            desk,
             stats,
             on_lie,
             views: views.clone(),
@@ -174,6 +176,7 @@ struct TakeAll {
 struct Worker {
     index: ServerIndex,
     store: Arc<dyn Store>,
+    desk: Option<Arc<Desk>>,
     stats: Arc<ServerStats>,
     on_lie: LieHandler,
     inbox: Receiver<Task>,
@@ -284,8 +287,12 @@ impl Worker {
         if found {
             reach(Point::DrainHeads);
         }
-        let ground =
-            Ground { store: self.store.as_ref(), stats: &self.stats, outboxes: Some(&self.outboxes) };
+        let ground = Ground {
+            store: self.store.as_ref(),
+            desk: self.desk.as_ref(),
+            stats: &self.stats,
+            outboxes: Some(&self.outboxes),
+        };
         let errors = batch.apply(&ground);
         drop(batch);
         if found {

@@ -111,6 +111,11 @@ impl Outboxes {
         self.attached.iter().map(tail).collect()
     }
 
+    /// Whose outbox stands at this place of the list.
+    pub(super) fn session(&self, place: usize) -> Option<SessionId> {
+        self.attached.get(place).map(|attached| attached.session)
+    }
+
     pub(super) fn taken(&self, session: SessionId) -> Option<u64> {
         self.attached.iter().find(|attached| attached.session == session).map(|attached| attached.taken)
     }

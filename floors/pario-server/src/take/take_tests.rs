@@ -24,6 +24,7 @@ fn worker(store: &Arc<MemoryStore>) -> Worker {
     Worker {
         index: SERVER,
         store,
+        desk: None,
         stats: Arc::new(ServerStats::default()),
         on_lie: Box::new(|session, what| panic!("{session} lied: {what}")),
         views: Views::default(),

@@ -53,6 +53,7 @@ impl World {
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,
             take_before_read: false,
+            scheduler: pario_server::SchedulerSpec::default(),
             unix: None,
             tcp: Some(([127, 0, 0, 1], 0).into()),
         })
@@ -96,6 +97,8 @@ pub fn hello() -> Hello {
         pid: std::process::id(),
         start_ticks: 5,
         program: "test".into(),
+        application: "test".into(),
+        weight: 1,
         relay: false,
         nonce: greeting::nonce(),
     }

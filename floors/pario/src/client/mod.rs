@@ -7,6 +7,7 @@
 //! Never: a thread of its own on the data path; one thread listens for recalls while leases are held. Always: a process reads
 //! what it wrote; an access needs a lease that allows it.
 
+mod application;
 mod counts;
 mod directory;
 mod faults;
@@ -31,6 +32,7 @@ mod views;
 mod windows;
 mod write;
 
+pub use application::Application;
 pub use counts::Counts;
 pub use directory::{ReadDir, path_bytes};
 pub use file::File;

@@ -21,6 +21,7 @@ use pario_sys::clock::MonotonicClock;
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{Sign, fork_generation, start_ticks};
 
+use super::application::Application;
 use super::counts::{Counters, Counts};
 use super::notices::Notices;
 use super::open_file::OpenFile;
@@ -79,6 +80,8 @@ pub struct MountSpec {
     pub method: Method,
     /// The one server that this client talks to; it passes on what is meant for others.
     pub tied: Option<ServerIndex>,
+    /// On whose behalf: servers share their service between applications.
+    pub application: Application,
 }
 
 impl std::fmt::Debug for MountSpec {
@@ -531,6 +534,8 @@ impl Mount {
             pid,
             start_ticks: start_ticks(pid).unwrap_or(0),
             program: program(),
+            application: self.spec.application.name.clone(),
+            weight: self.spec.application.weight,
             relay: self.spec.tied.is_some_and(|tied| tied != server),
             nonce: nonce(),
         }
@@ -754,7 +759,7 @@ fn replaced(server: ServerIndex, incarnation: u64, fault: Fault) -> Fault {
     Fault::new(Code::Unreachable, text)
 }
 
-fn program() -> String {
+pub(super) fn program() -> String {
     let path = std::env::current_exe().unwrap_or_default();
     path.file_name().map_or_else(|| "unknown".into(), |name| name.to_string_lossy().into_owned())
 }

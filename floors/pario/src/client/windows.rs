@@ -85,11 +85,10 @@ impl Windows {
         let (of, length) = FileIdentity::of(descriptor.as_fd())?;
         let mut kept = self.lock();
         forget_idle(&mut kept, now);
-        if let Some(one) = kept.iter_mut().find(|one| one.of == of) {
-            if bytes.min(length) <= one.window.len() && one.window.len() <= length {
-                one.used = now;
-                return Ok(Arc::clone(&one.window));
-            }
+        let fits = |window: &Window| bytes.min(length) <= window.len() && window.len() <= length;
+        if let Some(one) = kept.iter_mut().find(|one| one.of == of && fits(&one.window)) {
+            one.used = now;
+            return Ok(Arc::clone(&one.window));
         }
         let window = Arc::new(Window::of(descriptor)?);
         kept.retain(|one| one.of != of);

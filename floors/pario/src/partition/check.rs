@@ -12,6 +12,8 @@ use pario_core::limits::{
     FRAME_DATA_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, SERVERS_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN,
 };
 
+use pario_server::desk::WEIGHT_MAX;
+
 use super::address::{ServerAddress, clean_directory, find_overlap};
 use super::choices::StoreKind;
 use super::config::{ConfigError, Given, Place, Value};
@@ -28,6 +30,11 @@ pub(super) const NETWORK_BUFFER_BYTES_MIN: u64 = 64 << 10;
 /// Slowest store that a server may be told to have: more than a second for one message would look like a server that hangs.
 pub(super) const STORE_BYTES_PER_S_MIN: u64 = 1 << 20;
 
+/// Most calls a second that a limit can be.
+pub(super) const STORE_CALLS_PER_S_MAX: u32 = 1_000_000;
+/// Applications that may be named with weights.
+const WEIGHTS_MAX: usize = 1000;
+
 impl Settings {
     pub(super) fn from_values(values: &BTreeMap<Key, Given>) -> Result<Settings, ConfigError> {
         let check = Check { values };
@@ -40,6 +47,8 @@ impl Settings {
             memory: check.size(Key::Memory, SERVER_MEMORY_BYTES_MIN, SERVER_MEMORY_BYTES_MAX)?,
             method: check.word(Key::Method)?,
             scheduler: check.word(Key::Scheduler)?,
+            weights: check.weights()?,
+            trace: check.trace()?,
             transport: check.word(Key::Transport)?,
             launch: check.word(Key::Launch)?,
             log: check.word(Key::Log)?,
@@ -207,7 +216,48 @@ impl Check<'_> {
                 format!("must be 0 for no limit, or at least {} a second", Size(STORE_BYTES_PER_S_MIN));
             return Err(self.refuse(Key::LimitsStore, rule));
         }
-        Ok(Limits { store })
+        let rule = format!("must be 0 for no limit, or from 1 to {STORE_CALLS_PER_S_MAX} a second");
+        let operations: u32 = self
+            .text(Key::LimitsOperations)?
+            .parse()
+            .ok()
+            .filter(|calls| *calls <= STORE_CALLS_PER_S_MAX)
+            .ok_or_else(|| self.refuse(Key::LimitsOperations, rule))?;
+        Ok(Limits { store, operations })
+    }
+
+    fn weights(&self) -> Result<BTreeMap<String, u32>, ConfigError> {
+        let rule = format!(
+            "must be names of 1 to 64 characters without ',' and '=', with weights from 1 to {WEIGHT_MAX}, as in climate = 2"
+        );
+        let pair = |text: &String| {
+            let (name, weight) = text.split_once('=')?;
+            let (name, weight) = (name.trim(), weight.trim().parse::<u32>().ok()?);
+            let named = (1..=64).contains(&name.chars().count())
+                && !name.chars().any(|c| c.is_control() || c == ',' || c == '=');
+            (named && (1..=WEIGHT_MAX).contains(&weight)).then(|| (name.to_owned(), weight))
+        };
+        match self.find(Key::Weights).map(|given| given.value) {
+            Some(Value::List(pairs)) if pairs.len() <= WEIGHTS_MAX => pairs
+                .iter()
+                .map(pair)
+                .collect::<Option<BTreeMap<String, u32>>>()
+                .ok_or_else(|| self.refuse(Key::Weights, rule)),
+            Some(Value::List(_)) => {
+                Err(self.refuse(Key::Weights, format!("there may be at most {WEIGHTS_MAX}")))
+            }
+            Some(Value::Text(_)) | None => Ok(BTreeMap::new()),
+        }
+    }
+
+    fn trace(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let text = self.text(Key::Trace)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        clean_directory(&text)
+            .map(Some)
+            .map_err(|_| self.refuse(Key::Trace, "must be an absolute directory, as in \"/tmp/traces\""))
     }
 }
 

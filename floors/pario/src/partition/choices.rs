@@ -1,6 +1,6 @@
 //! Settings that are one word of a few.
 //!
-//! Never: accepts a word for something that does not exist yet; such a word gets a message of its own.
+//! Never: accepts a word for something that does not exist; the complaint lists those that do.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,7 @@ use std::str::FromStr;
 /// Why a word is not one of the choices.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChoiceError {
-    /// A word of the design whose code is not written.
-    #[error("is not there yet in this version; there is: {}", .exist.join(", "))]
-    NotYet {
-        /// What can be chosen.
-        exist: Vec<&'static str>,
-    },
-    /// Any other word.
+    /// Another word.
     #[error("must be one of: {}", .exist.join(", "))]
     Unknown {
         /// What can be chosen.
@@ -23,7 +17,7 @@ pub enum ChoiceError {
 }
 
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* } planned $planned:expr) => {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum $name {
@@ -47,10 +41,8 @@ macro_rules! choice {
             type Err = ChoiceError;
 
             fn from_str(word: &str) -> Result<Self, ChoiceError> {
-                const PLANNED: &[&str] = &$planned;
                 match word {
                     $($word => Ok($name::$variant),)*
-                    _ if PLANNED.contains(&word) => Err(ChoiceError::NotYet { exist: Self::WORDS.to_vec() }),
                     _ => Err(ChoiceError::Unknown { exist: Self::WORDS.to_vec() }),
                 }
             }
@@ -73,7 +65,7 @@ choice! {
         Direct = "direct",
         /// Memory; gone when the servers are.
         Memory = "memory",
-    } planned []
+    }
 }
 
 choice! {
@@ -87,15 +79,27 @@ choice! {
         ClientDirected = "client-directed",
         /// The classic: exchanged by offset lists, written in large pieces by some of the processes.
         TwoPhase = "two-phase",
-    } planned []
+    }
 }
 
 choice! {
-    /// Which request a server runs next.
+    /// Which request a server's store gets next.
     SchedulerKind {
         /// In order of arrival.
         Fifo = "fifo",
-    } planned ["mlf"]
+        /// Multilevel feedback: small ones first, neighbours together, files in turn.
+        Mlf = "mlf",
+        /// Weighted shortest job first.
+        Wsjf = "wsjf",
+        /// Shortest job first.
+        Sjf = "sjf",
+        /// By offset, the late first.
+        Deadline = "deadline",
+        /// A token bucket for each application.
+        Tbf = "tbf",
+        /// Weighted fair queueing by application.
+        Wfq = "wfq",
+    }
 }
 
 choice! {
@@ -107,7 +111,7 @@ choice! {
         Unix = "unix",
         /// TCP also on one node.
         Tcp = "tcp",
-    } planned []
+    }
 }
 
 /// What is logged: a level, or levels by part as in `warn,pario_server=debug`.
@@ -163,6 +167,10 @@ mod tests {
         for word in Method::WORDS {
             assert_eq!(word.parse::<Method>().unwrap().word(), *word);
         }
+        assert_eq!(SchedulerKind::WORDS, pario_server::sched::policy_names());
+        for word in SchedulerKind::WORDS {
+            assert_eq!(word.parse::<SchedulerKind>().unwrap().word(), *word);
+        }
         for word in TransportChoice::WORDS {
             assert_eq!(word.parse::<TransportChoice>().unwrap().word(), *word);
         }
@@ -172,8 +180,8 @@ mod tests {
     fn what_does_not_exist_is_refused_with_what_does() {
         let text = |error: ChoiceError| error.to_string();
         assert_eq!(
-            text("mlf".parse::<SchedulerKind>().unwrap_err()),
-            "is not there yet in this version; there is: fifo"
+            text("cfq".parse::<SchedulerKind>().unwrap_err()),
+            "must be one of: fifo, mlf, wsjf, sjf, deadline, tbf, wfq"
         );
         assert_eq!(text("Files".parse::<StoreKind>().unwrap_err()), "must be one of: files, direct, memory");
     }

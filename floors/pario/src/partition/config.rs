@@ -10,7 +10,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::Spanned;
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::keys::{Key, Kind, Origin, Shape};
 use super::settings::Settings;
@@ -314,6 +315,9 @@ impl Settings {
 fn plain(key: Key, text: &str) -> Value {
     match key.info().shape {
         Shape::List => Value::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
+        Shape::Pairs => Value::List(
+            text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect(),
+        ),
         Shape::Text | Shape::Size | Shape::Fraction | Shape::Whole => Value::Text(text.to_owned()),
     }
 }
@@ -384,6 +388,13 @@ fn read_value(key: Key, value: &DeValue<'_>, place: &Place) -> Result<Value, Con
                 items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
             texts.map(Value::List)
         }
+        (Shape::Pairs, DeValue::Table(pairs)) => {
+            let pair = |(name, number): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
+                let DeValue::Integer(number) = number.get_ref() else { return None };
+                (number.radix() == 10).then(|| format!("{}={}", name.get_ref(), number.as_str()))
+            };
+            pairs.iter().map(pair).collect::<Option<Vec<String>>>().map(Value::List)
+        }
         _ => None,
     };
     read.ok_or_else(|| ConfigError::Value {
@@ -400,6 +411,7 @@ fn shape_rule(shape: Shape) -> &'static str {
         Shape::Size => "must be a size such as \"64KiB\", or a number of bytes",
         Shape::Fraction => "must be a number from 0 to 1",
         Shape::Whole => "must be a whole number",
+        Shape::Pairs => "must be names with whole numbers, as in climate = 2",
         Shape::List => "must be a list of texts, as in [\"/data/0\", \"node1:/data\"]",
     }
 }

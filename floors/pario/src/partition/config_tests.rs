@@ -27,9 +27,9 @@ fn check_line_refused(line: &str, expected: &str) {
 fn reads_every_key() {
     let settings = file(
         "name = \"s\"\nservers = [\"/d/0\", \"N1:/d//1/\"]\nmetadata = \"/m\"\nstripe = 65536\nstore = \"direct\"\n\
-         memory = \"1GiB\"\nmethod = \"server-directed\"\nscheduler = \"fifo\"\ntransport = \"tcp\"\n\
+         memory = \"1GiB\"\nmethod = \"server-directed\"\nscheduler = \"mlf\"\nweights = { climate = 2, \"a b\" = 1 }\ntrace = \"/t\"\ntransport = \"tcp\"\n\
          launch = \"rsh {host} {command}\"\nlog = \"info,pario=debug\"\n\
-         [cache]\noutbox = \"16MiB\"\nserver = \"1GiB\"\nhigh = 1\nlow = 0.25\n[network]\nbuffer = \"64KiB\"\nport = 7000\n[limits]\nstore = \"125MB\"\n",
+         [cache]\noutbox = \"16MiB\"\nserver = \"1GiB\"\nhigh = 1\nlow = 0.25\n[network]\nbuffer = \"64KiB\"\nport = 7000\n[limits]\nstore = \"125MB\"\noperations = 2000\n",
     )
     .unwrap();
     assert_eq!(settings.servers[1].to_string(), "n1:/d/1");
@@ -38,7 +38,10 @@ fn reads_every_key() {
     assert_eq!((settings.stripe, settings.cache.outbox), (Size(65536), Size(16 << 20)));
     assert_eq!((settings.cache.high, settings.cache.low), (1.0, 0.25));
     assert_eq!((settings.network.buffer, settings.network.port), (Size(65536), 7000));
-    assert_eq!(settings.limits.store, Size(125_000_000));
+    assert_eq!((settings.limits.store, settings.limits.operations), (Size(125_000_000), 2000));
+    assert_eq!((settings.weights["climate"], settings.weights["a b"], settings.weights.len()), (2, 1, 2));
+    assert_eq!(settings.trace.as_deref(), Some(Path::new("/t")));
+    assert_eq!(settings.scheduler.word(), "mlf");
     assert!(Key::ALL.iter().all(|key| *settings.origin(*key) == Origin::File("p.toml".into())));
 }
 
@@ -105,8 +108,22 @@ fn values_that_break_a_rule_are_named() {
         "p.toml:3: method = \"three-phase\": must be one of: auto, server-directed, client-directed, two-phase",
     );
     check_line_refused(
-        "scheduler = \"mlf\"",
-        "p.toml:3: scheduler = \"mlf\": is not there yet in this version; there is: fifo",
+        "scheduler = \"cfq\"",
+        "p.toml:3: scheduler = \"cfq\": must be one of: fifo, mlf, wsjf, sjf, deadline, tbf, wfq",
+    );
+    let weights = "must be names of 1 to 64 characters without ',' and '=', with weights from 1 to 1000, as in climate = 2";
+    check_line_refused("[weights]\nclimate = 0", &format!("p.toml:3: weights = [\"climate=0\"]: {weights}"));
+    check_line_refused(
+        "[weights]\nclimate = \"2\"",
+        "p.toml:3: weights = {…}: must be names with whole numbers, as in climate = 2",
+    );
+    check_line_refused(
+        "trace = \"t\"",
+        "p.toml:3: trace = \"t\": must be an absolute directory, as in \"/tmp/traces\"",
+    );
+    check_line_refused(
+        "[limits]\noperations = -1",
+        "p.toml:4: limits.operations = \"-1\": must be 0 for no limit, or from 1 to 1000000 a second",
     );
     check_line_refused("transport = \"ip\"", "p.toml:3: transport = \"ip\": must be one of: auto, unix, tcp");
     check_line_refused(

@@ -38,6 +38,8 @@ pub enum Shape {
     Whole,
     /// A list of texts; separated by commas in the environment.
     List,
+    /// A section of names with numbers; `name=number` separated by commas in the environment.
+    Pairs,
 }
 
 /// What one row of the table says.
@@ -101,7 +103,11 @@ keys! {
     Method "method" "PARIO_METHOD" "--method" Dynamic Text Some("auto"),
         "How accesses of several processes are put together: auto, server-directed, client-directed, two-phase.";
     Scheduler "scheduler" "PARIO_SCHEDULER" "--scheduler" Dynamic Text Some("fifo"),
-        "Which request a server runs next: fifo.";
+        "Which request a store gets next: fifo, or mlf, wsjf, sjf, deadline, tbf, wfq; with those no descriptors are lent.";
+    Weights "weights" "PARIO_WEIGHTS" "--weights" Dynamic Pairs Some(""),
+        "Shares of applications by name, 1 to 1000; 1 for those not named, unless they ask for more.";
+    Trace "trace" "PARIO_TRACE" "--trace" Dynamic Text Some(""),
+        "Directory into which each server writes what its scheduler did when it ends; empty: nowhere.";
     Transport "transport" "PARIO_TRANSPORT" "--transport" Dynamic Text Some("auto"),
         "How clients reach servers: auto (unix socket and shared memory on one node, else TCP), unix, tcp.";
     Launch "launch" "PARIO_LAUNCH" "--launch" Dynamic Text Some("ssh {host} {command}"),
@@ -122,6 +128,8 @@ keys! {
         "TCP port of the first server, the others follow; 0: any that is free.";
     LimitsStore "limits.store" "PARIO_LIMITS_STORE" "--limit-store" Dynamic Size Some("0"),
         "What each server's store gets through in a second, as in 125MB; 0: as much as it can. It then lends no descriptors.";
+    LimitsOperations "limits.operations" "PARIO_LIMITS_OPERATIONS" "--limit-operations" Dynamic Whole Some("0"),
+        "How many calls each server's store gets through in a second; 0: as many as it can. It then lends no descriptors.";
 }
 
 impl Key {

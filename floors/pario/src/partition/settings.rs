@@ -35,6 +35,10 @@ pub struct Settings {
     pub method: Method,
     /// Which request runs next.
     pub scheduler: SchedulerKind,
+    /// Weights of applications by name.
+    pub weights: BTreeMap<String, u32>,
+    /// Where servers leave what their schedulers did.
+    pub trace: Option<PathBuf>,
     /// How clients reach servers.
     pub transport: TransportChoice,
     /// How servers on other hosts are started.
@@ -77,6 +81,8 @@ pub struct Network {
 pub struct Limits {
     /// Bytes that each server's store gets through in a second; 0: as many as it can.
     pub store: Size,
+    /// Calls that it gets through in a second; 0: as many as it can.
+    pub operations: u32,
 }
 
 /// One line of `pario config show`.
@@ -112,6 +118,13 @@ impl Settings {
             Key::Memory => text(&self.memory),
             Key::Method => text(&self.method),
             Key::Scheduler => text(&self.scheduler),
+            Key::Weights => {
+                let weight = |(name, weight): (&String, &u32)| (name.clone(), (*weight).into());
+                toml::Value::Table(self.weights.iter().map(weight).collect())
+            }
+            Key::Trace => {
+                text(&self.trace.as_ref().map_or_else(String::new, |dir| dir.display().to_string()))
+            }
             Key::Transport => text(&self.transport),
             Key::Launch => text(&self.launch),
             Key::Log => text(&self.log),
@@ -122,6 +135,7 @@ impl Settings {
             Key::NetworkBuffer => text(&self.network.buffer),
             Key::NetworkPort => toml::Value::Integer(self.network.port.into()),
             Key::LimitsStore => text(&self.limits.store),
+            Key::LimitsOperations => toml::Value::Integer(self.limits.operations.into()),
         }
     }
 
@@ -239,11 +253,13 @@ fn raw(value: &toml::Value) -> Value {
         toml::Value::Array(items) => {
             Value::List(items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect())
         }
+        toml::Value::Table(pairs) => {
+            Value::List(pairs.iter().map(|(name, number)| format!("{name}={number}")).collect())
+        }
         toml::Value::Integer(_)
         | toml::Value::Float(_)
         | toml::Value::Boolean(_)
-        | toml::Value::Datetime(_)
-        | toml::Value::Table(_) => Value::Text(value.to_string()),
+        | toml::Value::Datetime(_) => Value::Text(value.to_string()),
     }
 }
 
@@ -265,5 +281,6 @@ pub(super) fn written_default(key: Key) -> Option<String> {
     info.default.map(|text| match info.shape {
         Shape::Text | Shape::Size | Shape::List => format!("\"{text}\""),
         Shape::Fraction | Shape::Whole => text.to_owned(),
+        Shape::Pairs => "{}".to_owned(),
     })
 }

@@ -152,6 +152,7 @@ fn make(
         servers: aggregators.len(),
         locate: None,
         outbox_bytes: below.outbox_bytes,
+        application: below.application,
     };
     let tier = Arc::new(Tier {
         id: PartitionId(seed.id),
@@ -202,6 +203,8 @@ fn start(
         }) as u64,
         transfer_bytes: 1 << 20,
         take_before_read: true,
+        // The partition's servers order what the tier asks of them.
+        scheduler: pario_server::SchedulerSpec::default(),
         unix: Some(PathBuf::from(OsString::from_vec(unix.clone()))),
         tcp: far.then(|| SocketAddr::new(reachable(group.rank(), all), 0)),
     })?;

@@ -5,15 +5,16 @@
 //!           └─► sweeps (every policy: tables, first seed) ─► plots (SVG)
 //!                 └─► runs ─► model::World, with judged::Judged between its clients and its disk
 //! ```
-//! The ground is a modelled disk in virtual time: no time is measured, and one seed gives one result on every machine. Its
-//! figures are named as they are; those of another ground carry its name (`real_…`).
+//! The first ground is a modelled disk in virtual time: no time is measured, and one seed gives one result on every machine. The
+//! second is real servers and processes on a slowed store (`real`); its figures carry `real_` in their names, or count what only it has.
 //!
-//! Never: touches a partition or a disk, except for the plots that were asked for.
+//! Never: touches a partition of the user's, or a disk except for the plots and the ground that were asked for.
 
 mod headline;
 mod judged;
 mod model;
 mod plots;
+pub(crate) mod real;
 mod runs;
 mod sweeps;
 mod table;
@@ -28,6 +29,7 @@ use serde::{Serialize, Serializer};
 
 use super::error::BenchError;
 use super::figures::Figures;
+use super::ground::Ground;
 use super::machine::Machine;
 use super::progress::Progress;
 use super::report::Report;
@@ -53,6 +55,23 @@ pub(crate) struct SchedPlan {
     pub(crate) policies: Vec<String>,
     /// Where plots go.
     pub(crate) plots: Option<PathBuf>,
+    /// Which grounds.
+    pub(crate) grounds: Grounds,
+    /// Where the real ground is; the system's directory for temporary files if `None`.
+    pub(crate) dir: Option<PathBuf>,
+    /// Pairs of runs on the real ground.
+    pub(crate) pairs: usize,
+}
+
+/// On what is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Grounds {
+    /// A modelled disk in virtual time.
+    Modelled,
+    /// Servers and processes on a slowed store.
+    Real,
+    /// One after the other.
+    Both,
 }
 
 /// Figures, and tables beside them.
@@ -93,17 +112,38 @@ pub(crate) fn run(plan: &SchedPlan) -> Result<SchedReport, BenchError> {
     let progress = Progress::new();
     let seeds: Vec<u64> = (0..plan.seeds as u64).map(|number| plan.seed.wrapping_add(number)).collect();
     let mut figures = Figures::default();
-    headline::add(&mut figures, &seeds, &progress);
+    if plan.grounds != Grounds::Real {
+        headline::add(&mut figures, &seeds, &progress);
+    }
+    if plan.grounds != Grounds::Modelled {
+        let ground = Ground::new(plan.dir.as_deref())?;
+        real::add(&mut figures, &ground, plan.pairs, &progress)?;
+        ground.end()?;
+    }
     let mut tables = Tables::new();
-    if !plan.policies.is_empty() {
+    if !plan.policies.is_empty() && plan.grounds != Grounds::Real {
         tables = sweeps::all_tables(&plan.policies, plan.seed, &progress);
     }
     if let Some(dir) = &plan.plots {
         plots::draw(dir, &tables)?;
     }
-    let title = format!("pario bench sched: a modelled disk in virtual time, {} seeds", plan.seeds);
+    let title = match plan.grounds {
+        Grounds::Modelled => {
+            format!("pario bench sched: a modelled disk in virtual time, {} seeds", plan.seeds)
+        }
+        Grounds::Real => format!("pario bench sched: a slowed store, {} pairs of runs", plan.pairs),
+        Grounds::Both => format!(
+            "pario bench sched: a modelled disk in virtual time, {} seeds; a slowed store, {} pairs of runs",
+            plan.seeds, plan.pairs
+        ),
+    };
     let settings = serde_json::json!({
-        "ground": "modelled",
+        "ground": format!("{:?}", plan.grounds).to_lowercase(),
+        "pairs": plan.pairs,
+        "real_store_calls_per_s": real::STORE_CALLS_PER_S,
+        "real_servers": real::SERVERS,
+        "real_processes": 2 * real::PROCESSES,
+        "real_piece_bytes": real::PIECE_BYTES,
         "disk": "57 MB/s, 9 ms",
         "request_bytes_max": model::Params::PAPER.request_max,
         "daemons": model::Params::PAPER.daemons,

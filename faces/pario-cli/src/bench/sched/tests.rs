@@ -1,5 +1,4 @@
 //! The whole: the calibration and the floors of the figures, in virtual time, so that a busy machine changes nothing.
-//! `two_readers_finish_gap` is not among them: it misses its goal, as docs/benchmarks/scheduler.md says.
 
 use super::headline::{CALIBRATION, MLF};
 use super::judged::FIFO;
@@ -84,6 +83,18 @@ fn mlf_reaches_its_floors_for_two_readers() {
         let ratio = fifo.seconds() / mlf.seconds();
         assert!(floor <= ratio, "{granularity}: {ratio}");
     }
+}
+
+#[test]
+fn two_readers_end_together_under_mlf() {
+    let granularities = [16 << 10, 64 << 10];
+    let runs: Vec<Run> = granularities
+        .into_iter()
+        .flat_map(|granularity| (101..104).map(move |seed| Run::new(MLF, work::two(granularity), seed)))
+        .collect();
+    let mut gaps: Vec<f64> = all("test", &runs, &Progress::new()).iter().map(RunResult::finish_gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    assert!(gaps[gaps.len() / 2] <= 0.05, "{gaps:?}");
 }
 
 #[test]

@@ -54,8 +54,10 @@ impl History {
         self.quantum
     }
 
-    /// Grows what was used up, shrinks what was used little, resets what was hardly used.
-    pub(super) fn adapt(&mut self, used: Used, options: &QuantumOptions) {
+    /// Grows what was used up, shrinks what was used little, resets what was hardly used. `first` is what the choice alone took: with a
+    /// smaller quantum the file's next request would wait for several rounds, others would be chosen in each of them, and a
+    /// file whose clients are out of step would fall ever farther behind one whose clients are not.
+    pub(super) fn adapt(&mut self, used: Used, first: u64, options: &QuantumOptions) {
         self.quantum = match used {
             Used::Up => self.quantum.saturating_mul(2),
             Used::Partly { used, given } if given / 4 * 3 <= used => self.quantum.saturating_mul(2),
@@ -63,6 +65,7 @@ impl History {
             Used::Partly { used, given } if given / 8 <= used => self.quantum / 2,
             Used::Partly { .. } => options.base_bytes,
         }
+        .max(first)
         .clamp(options.bytes_min, options.bytes_max);
     }
 
@@ -184,16 +187,17 @@ mod tests {
         #[test]
         fn a_quantum_is_never_zero_and_stays_between_its_limits(
             limits in (1..64_u64, 0..64_u64, 0..64_u64),
-            steps in prop::collection::vec((0..100_u64, 1..100_u64, any::<bool>()), 0..100),
+            steps in prop::collection::vec((0..100_u64, 1..100_u64, 0..300_u64, any::<bool>()), 0..100),
         ) {
             let (bytes_min, more, most) = limits;
             let base_bytes = bytes_min + more;
             let options = QuantumOptions { bytes_min, base_bytes, bytes_max: base_bytes + most, ..QuantumOptions::default() };
             let mut history = History::new(&options, 1000);
-            for (used, given, up) in steps {
+            for (used, given, first, up) in steps {
                 let used = used.min(given);
-                history.adapt(if up { Used::Up } else { Used::Partly { used, given } }, &options);
+                history.adapt(if up { Used::Up } else { Used::Partly { used, given } }, first, &options);
                 prop_assert!(0 < history.quantum());
+                prop_assert!(first.min(options.bytes_max) <= history.quantum());
                 prop_assert!((options.bytes_min..=options.bytes_max).contains(&history.quantum()));
             }
         }
@@ -232,10 +236,12 @@ mod tests {
             (Used::Partly { used: 200, given }, base / 2),
             (Used::Partly { used: 10, given }, base),
         ] {
-            history.adapt(used, &options);
+            history.adapt(used, 1, &options);
             assert_eq!(history.quantum(), expected, "{used:?}");
         }
-        (0..99).for_each(|_| history.adapt(Used::Up, &options));
+        history.adapt(Used::Partly { used: 10, given }, 3 * base, &options);
+        assert_eq!(history.quantum(), 3 * base, "one choice needs as much");
+        (0..99).for_each(|_| history.adapt(Used::Up, 1, &options));
         assert_eq!(history.quantum(), options.bytes_max);
         history.reset(&options);
         assert_eq!(history.quantum(), base);

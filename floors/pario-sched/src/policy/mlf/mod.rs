@@ -11,7 +11,8 @@
 //! Without adaptation a turn is one virtual request.
 //!
 //! Where it says more than the paper: a lane that was served goes to the back of the line between files; the paper's two queues of a
-//! file stand in that line one by one; what a turn serves beyond its choice counts as rounds; weights; and the bound above.
+//! file stand in that line one by one; a lane that has been served far more than others lets them go first; what a turn serves
+//! beyond its choice counts as rounds; a quantum does not shrink below what one choice of its file needs; weights; and the bound above.
 
 mod history;
 mod rounds;
@@ -180,7 +181,7 @@ impl Mlf {
     fn end_turn(&mut self, used: Used) {
         if let Some(turn) = self.turn.take() {
             let options = self.options;
-            self.history(turn.lane.file).adapt(used, &options);
+            self.history(turn.lane.file).adapt(used, turn.first, &options);
             self.rounds.pass((turn.used - turn.first) / options.base_bytes);
         }
     }
@@ -269,6 +270,7 @@ impl Policy for Mlf {
     fn forget_file(&mut self, file: FileId) {
         self.histories.remove(&file);
         self.cut_turn(file);
+        self.rounds.forget_file(file);
     }
 
     fn forget_application(&mut self, application: ApplicationId) {

@@ -5,6 +5,10 @@
 //! first virtual request whose quantum covers it is taken, by offset within a lane and first in, first out between lanes;
 //! a lane that was served goes to the back. Rounds in which nobody is covered are not played, they are counted.
 //!
+//! Turns of lanes are not of one size: a file whose clients are in step uses all of a large quantum, another one's next
+//! request is elsewhere. So what lanes were served is counted in leaps of [`LEAP_BYTES`], and a lane that is a leap ahead stands behind all
+//! that are not.
+//!
 //! Nobody's quantum is ever touched by a round. What is kept is the round in which it will cover the request (`covered`), with the
 //! least of each subtree in the index: "the first that is covered by now" is a descent.
 //!
@@ -21,6 +25,12 @@ use std::collections::HashMap;
 use crate::index::{Index, Least};
 use crate::policy::{Virtual, VirtualId};
 use crate::request::{ApplicationId, FileId, Kind};
+
+/// How far a lane may be served ahead of others before it stands behind them. Less costs throughput: whoever is behind is there
+/// because it needs more switches.
+pub(super) const LEAP_BYTES: u64 = 512 << 20;
+/// How far behind the others a lane may be taken to be.
+const BEHIND_BYTES_MAX: u64 = 4 * LEAP_BYTES;
 
 /// The application whose requests a lane holds, or `None` while weights are equal.
 type Class = Option<ApplicationId>;
@@ -81,14 +91,16 @@ impl State {
 struct Lane {
     key: LaneKey,
     waiting: Index<(u64, VirtualId), Least>,
-    /// Its place among the lanes of its class, while something waits.
-    rank: u64,
+    /// Its place among the lanes of its class, while something waits: leaps, then turn.
+    rank: (u64, u64),
+    /// What it was served, with what it was given to begin with.
+    served: u64,
     least: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Group {
-    lanes: Index<(u64, u32), Least>,
+    lanes: Index<((u64, u64), u32), Least>,
     tag: u128,
     /// As it stands in `top`.
     placed: Option<(u128, u64)>,
@@ -117,6 +129,10 @@ pub(super) struct Rounds {
     lanes_free: Vec<u32>,
     lane_of: HashMap<LaneKey, u32>,
     rank_next: u64,
+    /// The same of lanes that are empty.
+    served: HashMap<(FileId, Kind), u64>,
+    /// The most that a lane had been served when it was chosen.
+    served_now: u64,
     groups: HashMap<Class, Group>,
     top: Index<(u128, Class), Least>,
     /// Tag of the class that was chosen last, when it was chosen.
@@ -141,6 +157,8 @@ impl Rounds {
             lanes_free: Vec::new(),
             lane_of: HashMap::new(),
             rank_next: 0,
+            served: HashMap::new(),
+            served_now: 0,
             groups: HashMap::new(),
             top: Index::default(),
             tag_now: 0,
@@ -194,7 +212,7 @@ impl Rounds {
         self.round = least.max(self.round + 1);
         let id = self.first_due().or_else(|| self.first_covered())?;
         let lane = self.states[id.index()]?.lane;
-        self.move_back(lane);
+        self.served_now = self.served_now.max(self.lanes[lane as usize].served);
         let taken = self.take(id)?;
         // Only choices go by tags; what a turn serves beyond is charged, but does not make it later for others.
         if let Some(group) = self.groups.get(&taken.lane.class) {
@@ -227,8 +245,14 @@ impl Rounds {
         self.states[id.index()].map(|state| state.of)
     }
 
-    /// What is served is charged to its class.
+    /// What is served is charged to its lane, which goes to the back, and to its class.
     pub(super) fn charge(&mut self, taken: &Taken) {
+        if let Some(lane) = self.lane_of.get(&taken.lane).copied() {
+            self.lanes[lane as usize].served += taken.of.bytes;
+            self.move_back(lane);
+        } else {
+            *self.served.entry((taken.lane.file, taken.lane.kind)).or_default() += taken.of.bytes;
+        }
         let Some(application) = taken.lane.class else { return };
         let weight = self.weight(application);
         let Some(group) = self.groups.get_mut(&taken.lane.class) else { return };
@@ -262,6 +286,12 @@ impl Rounds {
     pub(super) fn forget_application(&mut self, application: ApplicationId) {
         self.set_weight(application, 1);
         self.groups.remove(&Some(application));
+    }
+
+    /// Nobody uses this file.
+    pub(super) fn forget_file(&mut self, file: FileId) {
+        self.served.remove(&(file, Kind::Read));
+        self.served.remove(&(file, Kind::Write));
     }
 
     pub(super) fn take_visited(&mut self) -> u64 {
@@ -322,7 +352,7 @@ impl Rounds {
             return *lane;
         }
         let slot = self.lanes_free.pop().unwrap_or_else(|| {
-            self.lanes.push(Lane { key, waiting: Index::default(), rank: 0, least: None });
+            self.lanes.push(Lane { key, waiting: Index::default(), rank: (0, 0), served: 0, least: None });
             u32::try_from(self.lanes.len() - 1).expect("the queue limit is below 2^32")
         });
         self.lanes[slot as usize].key = key;
@@ -330,13 +360,29 @@ impl Rounds {
         slot
     }
 
-    fn move_back(&mut self, lane: u32) {
-        let Lane { key, rank, least, .. } = &mut self.lanes[lane as usize];
-        let (Some(group), Some(least)) = (self.groups.get_mut(&key.class), *least) else { return };
-        group.lanes.remove(&(*rank, lane));
-        *rank = self.rank_next;
+    /// A lane that was empty has requests again. It may have been so for a moment, since its clients wait for their answers, so it
+    /// keeps what it is behind, up to a limit.
+    fn come(&mut self, lane: u32) {
+        let key = self.lanes[lane as usize].key;
+        let served = self.served.remove(&(key.file, key.kind)).unwrap_or(0);
+        self.lanes[lane as usize].served = served.max(self.served_now.saturating_sub(BEHIND_BYTES_MAX));
+        self.lanes[lane as usize].rank = self.back(lane);
+    }
+
+    /// The place behind all lanes that are as many leaps ahead.
+    fn back(&mut self, lane: u32) -> (u64, u64) {
+        let turn = self.rank_next;
         self.rank_next += 1;
-        group.lanes.insert((*rank, lane), Least(least));
+        (self.lanes[lane as usize].served / LEAP_BYTES, turn)
+    }
+
+    fn move_back(&mut self, lane: u32) {
+        let Lane { key, rank, least, .. } = self.lanes[lane as usize];
+        let back = self.back(lane);
+        let (Some(group), Some(least)) = (self.groups.get_mut(&key.class), least) else { return };
+        group.lanes.remove(&(rank, lane));
+        group.lanes.insert((back, lane), Least(least));
+        self.lanes[lane as usize].rank = back;
     }
 
     /// Brings the levels above a lane up to date.
@@ -348,16 +394,18 @@ impl Rounds {
             return;
         }
         lane.least = now.map(|least| least.0);
+        if before.is_none() {
+            self.come(slot);
+        }
+        let lane = &self.lanes[slot as usize];
         let group = self.groups.entry(key.class).or_default();
         match (before, now) {
-            (None, Some(least)) => {
-                lane.rank = self.rank_next;
-                self.rank_next += 1;
-                group.lanes.insert((lane.rank, slot), least);
-            }
+            (None, Some(least)) => group.lanes.insert((lane.rank, slot), least),
             (Some(_), Some(least)) => group.lanes.set(&(lane.rank, slot), least),
             (_, None) => {
                 group.lanes.remove(&(lane.rank, slot));
+                let served = self.served.entry((key.file, key.kind)).or_default();
+                *served = lane.served.max(*served);
                 self.lane_of.remove(&key);
                 self.lanes_free.push(slot);
             }

@@ -107,6 +107,40 @@ fn rounds_that_serve_nobody_are_counted_and_not_played() {
     assert_eq!(toy.waiting(), [((2, 32, 64), 32)]);
 }
 
+/// Both files always have a request waiting; a file that was served much more than the other lets it go first, until it is no
+/// longer a leap behind.
+#[test]
+fn who_is_far_ahead_stands_behind() {
+    let requests_in_a_leap = super::rounds::LEAP_BYTES / (32 * KIB);
+    let mut toy = Toy::new();
+    let mut next = [0, 0, 0];
+    let mut post = |toy: &mut Toy, file: u64| {
+        let at = &mut next[usize::try_from(file).unwrap()];
+        // Nothing is contiguous, so that requests stay single.
+        toy.post((file, *at * 64));
+        *at += 1;
+    };
+    for _ in 0..requests_in_a_leap + 8 {
+        post(&mut toy, 1);
+        assert_eq!(toy.serve().map(|(file, ..)| file), Some(1));
+    }
+    post(&mut toy, 1);
+    post(&mut toy, 2);
+    for number in 0..500 {
+        assert_eq!(toy.serve().map(|(file, ..)| file), Some(2), "choice {number}");
+        post(&mut toy, 2);
+    }
+    let mut turns = [0; 3];
+    for _ in 0..2 * requests_in_a_leap {
+        let (file, ..) = toy.serve().unwrap();
+        turns[usize::try_from(file).unwrap()] += 1;
+        post(&mut toy, file);
+    }
+    let behind = requests_in_a_leap - 500;
+    assert!(behind <= turns[2] && turns[2] < behind + requests_in_a_leap, "{turns:?}: it has caught up");
+    assert!(requests_in_a_leap / 4 < turns[1], "{turns:?}: and then they take turns");
+}
+
 #[test]
 fn offset_order_within_a_file() {
     let mut toy = Toy::new();

@@ -1,4 +1,4 @@
-//! What one decision costs, for every policy, with 1,000, 10,000 and 100,000 requests queued: `cargo bench -p pario-sched`.
+//! What one decision costs, for every policy, with 1,000, 10,000 and 100,000 requests queued: `cargo bench --manifest-path benches/Cargo.toml`.
 //!
 //! Only `next` is timed, a hundred at a time; what was served is completed and replaced in between. Requests are spread over
 //! files and applications and do not touch, so nothing is merged and every one of them is there to choose from.

@@ -1,0 +1,1 @@
+//! Nothing but a place for measurements: `cargo bench --manifest-path benches/Cargo.toml`.

@@ -1,0 +1,94 @@
+//! Which application a session belongs to, and with what weight.
+//!
+//! Always: sessions that mounted under one name are one application as long as one of them is there; a session that is unknown, or
+//! gone, counts as application 0.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pario_core::SessionId;
+use pario_sched::ApplicationId;
+
+use super::WEIGHT_MAX;
+
+/// Whoever is not there any more.
+const GONE: ApplicationId = ApplicationId(0);
+
+/// One application.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) name: String,
+    pub(super) weight: u32,
+    pub(super) sessions: usize,
+    pub(super) bypassed: u64,
+}
+
+/// All that are there.
+#[derive(Debug)]
+pub(super) struct Applications {
+    weights: BTreeMap<String, u32>,
+    by_name: HashMap<String, ApplicationId>,
+    known: BTreeMap<ApplicationId, Known>,
+    sessions: HashMap<SessionId, ApplicationId>,
+    next: u64,
+}
+
+impl Applications {
+    pub(super) fn new(weights: BTreeMap<String, u32>) -> Applications {
+        Applications {
+            weights,
+            by_name: HashMap::new(),
+            known: BTreeMap::new(),
+            sessions: HashMap::new(),
+            next: GONE.0 + 1,
+        }
+    }
+
+    /// A session mounts; says its application and the weight that counts: the partition's, else the latest that it asked for.
+    pub(super) fn join(&mut self, session: SessionId, name: &str, wished: u32) -> (ApplicationId, u32) {
+        let weight = self.weights.get(name).copied().unwrap_or(wished).clamp(1, WEIGHT_MAX);
+        let id = *self.by_name.entry(name.to_owned()).or_insert_with(|| {
+            let id = ApplicationId(self.next);
+            self.next += 1;
+            id
+        });
+        let fresh = Known { name: name.to_owned(), weight, sessions: 0, bypassed: 0 };
+        let known = self.known.entry(id).or_insert(fresh);
+        known.weight = weight;
+        if self.sessions.insert(session, id) != Some(id) {
+            known.sessions += 1;
+        }
+        (id, weight)
+    }
+
+    /// A session goes; the application, if that was its last one.
+    pub(super) fn leave(&mut self, session: SessionId) -> Option<ApplicationId> {
+        let id = self.sessions.remove(&session)?;
+        let known = self.known.get_mut(&id)?;
+        known.sessions -= 1;
+        if known.sessions != 0 {
+            return None;
+        }
+        if let Some(gone) = self.known.remove(&id) {
+            self.by_name.remove(&gone.name);
+        }
+        Some(id)
+    }
+
+    pub(super) fn of(&self, session: SessionId) -> ApplicationId {
+        self.sessions.get(&session).copied().unwrap_or(GONE)
+    }
+
+    pub(super) fn name(&self, id: ApplicationId) -> &str {
+        self.known.get(&id).map_or("an application that is gone", |known| known.name.as_str())
+    }
+
+    pub(super) fn count_bypass(&mut self, session: SessionId) {
+        if let Some(known) = self.sessions.get(&session).and_then(|id| self.known.get_mut(id)) {
+            known.bypassed += 1;
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ApplicationId, &Known)> {
+        self.known.iter().map(|(id, known)| (*id, known))
+    }
+}

@@ -1,0 +1,156 @@
+//! Several applications on one slowed store, real servers and real processes: service is shared by weight, counted by the server;
+//! and what `pario status` and the trace say of it.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+
+use common::Chance;
+use common::stage::{NAME, Program, Stage, job, mounted, until};
+use pario_server::sched::{Event, Trace};
+use serde_json::Value;
+
+/// Requests are of one page, at places so far apart that none is merged with another.
+const PAGE: usize = 4096;
+const APART: u64 = 512 << 10;
+const PLACES: u64 = 128;
+/// Threads of each process, each with one request under way.
+const THREADS: u64 = 4;
+/// Requests over which shares are counted.
+const COUNTED: u64 = 900;
+
+/// Not a test of its own: reads or writes pages here and there until it is killed.
+#[test]
+fn child_asks() {
+    let Some(job) = job() else { return };
+    let (kind, file) = job.split_once(' ').unwrap();
+    let partition = mounted();
+    let file = partition.options().read(true).write(kind == "write").open(file).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let file = &file;
+            scope.spawn(move || {
+                let (mut chance, mut page) = (Chance::new(thread), vec![1; PAGE]);
+                loop {
+                    let at = chance.below(PLACES) * APART;
+                    match kind {
+                        "write" => file.write_at(at, &page).unwrap(),
+                        _ => file.read_exact_at(at, &mut page).unwrap(),
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// What the server has done for each application so far.
+fn served(stage: &Stage) -> BTreeMap<String, u64> {
+    let output = stage.command(&["--json", "status", NAME]).output().unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let applications = status.pointer("/0/servers/0/status/scheduler/applications").unwrap();
+    let done = |of: &Value| (of["name"].as_str().unwrap().to_owned(), of["done"].as_u64().unwrap());
+    applications.as_array().unwrap().iter().map(done).collect()
+}
+
+/// Two applications of two processes each ask for as much as they can get; what the first gets for each of the second's.
+fn share(settings: &str, kind: &str, hints: [&str; 2]) -> Option<f64> {
+    let stage = Stage::start(1, settings)?;
+    let partition = stage.mount();
+    for name in ["heavy", "light"] {
+        let file = partition.create(name).unwrap();
+        for place in 0..PLACES {
+            file.write_at(place * APART, &[0; PAGE]).unwrap();
+        }
+        file.close().unwrap();
+    }
+    let start = |(name, hint): (&'static str, &str)| {
+        let variables = [("PARIO_APPLICATION", OsStr::new(name)), ("PARIO_WEIGHT", OsStr::new(hint))];
+        (0..2)
+            .map(|_| Program::start_with(&stage, "child_asks", &format!("{kind} {name}"), &variables))
+            .collect::<Vec<_>>()
+    };
+    let programs: Vec<_> = ["heavy", "light"].into_iter().zip(hints).map(start).collect();
+    let of = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
+    let mut before = BTreeMap::new();
+    let both_ask = until(|| {
+        before = served(&stage);
+        ["heavy", "light"].iter().all(|name| 50 < of(&before, name))
+    });
+    assert!(both_ask, "{before:?}");
+    let mut after = BTreeMap::new();
+    let gained = |after: &BTreeMap<String, u64>, name: &str| of(after, name) - of(&before, name);
+    let counted = until(|| {
+        after = served(&stage);
+        COUNTED < gained(&after, "heavy") + gained(&after, "light")
+    });
+    assert!(counted, "{before:?}, then {after:?}");
+    drop(programs);
+    #[expect(clippy::cast_precision_loss, reason = "some hundreds")]
+    Some(gained(&after, "heavy") as f64 / gained(&after, "light") as f64)
+}
+
+#[track_caller]
+fn check_two_to_one(share: Option<f64>) {
+    if let Some(share) = share {
+        assert!((1.8..=2.2).contains(&share), "{share:.2} to one");
+    }
+}
+
+#[test]
+fn weights_of_the_partition_file_share_reads_two_to_one() {
+    let settings = "scheduler = \"wfq\"\n[weights]\nheavy = 2\n[limits]\noperations = 500";
+    // What an application asks for itself does not count then.
+    check_two_to_one(share(settings, "read", ["1", "1"]));
+}
+
+#[test]
+fn weights_that_applications_ask_for_share_reads_two_to_one() {
+    let settings = "scheduler = \"mlf\"\n[limits]\noperations = 500";
+    check_two_to_one(share(settings, "read", ["2", "1"]));
+}
+
+#[test]
+fn weights_share_writes_by_message_two_to_one() {
+    let settings = "scheduler = \"wfq\"\ntransport = \"tcp\"\n[weights]\nheavy = 2\nlight = 1\n[limits]\noperations = 500";
+    check_two_to_one(share(settings, "write", ["1", "9"]));
+}
+
+#[test]
+fn an_ended_server_leaves_a_trace_that_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = format!("scheduler = \"mlf\"\ntrace = {:?}\n[limits]\noperations = 1000", dir.path());
+    let Some(stage) = Stage::start(1, &settings) else { return };
+    let partition = stage.mount();
+    let file = partition.create("f").unwrap();
+    file.write_at(0, &vec![7; 1 << 20]).unwrap();
+    file.close().unwrap();
+    let file = partition.open("f").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let file = &file;
+            scope.spawn(move || {
+                let mut page = vec![0; PAGE];
+                for number in 0..16 {
+                    file.read_exact_at((number * 8 + thread) * PAGE as u64, &mut page).unwrap();
+                    assert!(page.iter().all(|byte| *byte == 7));
+                }
+            });
+        }
+    });
+    drop((file, partition));
+    stage.down();
+    let text = std::fs::read_to_string(dir.path().join(format!("{NAME}-0.trace"))).unwrap();
+    let trace: Trace = text.parse().unwrap();
+    let runs = |trace: &Trace| {
+        let picked = |event| match event {
+            Event::Pick { run } => Some(run),
+            Event::Post { .. } | Event::Complete { .. } | Event::Withdraw => None,
+        };
+        trace.records().filter_map(|record| picked(record.event)).collect::<Vec<u64>>()
+    };
+    let (picked, calls) = (runs(&trace).len(), runs(&trace).iter().max().map_or(0, |last| last + 1));
+    assert!(calls < picked as u64, "{picked} requests were ordered, by {calls} calls");
+}
