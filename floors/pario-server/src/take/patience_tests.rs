@@ -1,3 +1,5 @@
+//! Tables for the decision how much a round takes.
+
 use pario_core::{Generation, InodeId};
 
 use super::*;
