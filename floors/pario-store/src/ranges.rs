@@ -2,6 +2,7 @@
 //!
 //! Never: allocates by anything but the number of ranges. Always: sorted, apart from each other.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Byte positions within a block.
@@ -10,7 +11,9 @@ pub type Span = Range<usize>;
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ranges {
-    spans: Vec<Span>,
+    /// Ends by starts: a block may hold very many pieces, that come in any order.
+    spans: BTreeMap<usize, usize>,
+    bytes: usize,
 }
 
 impl Ranges {
@@ -23,17 +26,18 @@ impl Ranges {
     /// Takes everything out.
     pub fn clear(&mut self) {
         self.spans.clear();
+        self.bytes = 0;
     }
 
     /// The ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Span> + '_ {
-        self.spans.iter().cloned()
+        self.spans.iter().map(|(start, end)| *start..*end)
     }
 
     /// Bytes in it.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
-        self.spans.iter().map(ExactSizeIterator::len).sum()
+        self.bytes
     }
 
     /// Adds the bytes of `span`, joining what it touches.
@@ -41,44 +45,45 @@ impl Ranges {
         if span.is_empty() {
             return;
         }
-        let first = self.spans.partition_point(|s| s.end < span.start);
-        let last = self.spans.partition_point(|s| s.start <= span.end);
         let mut joined = span;
-        if first < last {
-            joined.start = joined.start.min(self.spans[first].start);
-            joined.end = joined.end.max(self.spans[last - 1].end);
+        while let Some((start, end)) = self.last_before(joined.end).filter(|(_, end)| joined.start <= *end) {
+            self.spans.remove(&start);
+            self.bytes -= end - start;
+            joined = joined.start.min(start)..joined.end.max(end);
         }
-        self.spans.splice(first..last, [joined]);
+        self.bytes += joined.len();
+        self.spans.insert(joined.start, joined.end);
     }
 
     /// Takes out everything from `start` on.
     pub fn cut(&mut self, start: usize) {
-        self.spans.retain(|span| span.start < start);
-        if let Some(last) = self.spans.last_mut() {
-            last.end = last.end.min(start);
+        let beyond = self.spans.split_off(&start);
+        self.bytes -= beyond.iter().map(|(from, to)| to - from).sum::<usize>();
+        if let Some(mut last) = self.spans.last_entry()
+            && start < *last.get()
+        {
+            self.bytes -= *last.get() - start;
+            last.insert(start);
         }
     }
 
     /// Whether all of `span` is in it.
     #[must_use]
     pub fn covers(&self, span: &Span) -> bool {
-        let before = self.spans.partition_point(|s| s.start <= span.start);
-        span.is_empty() || before.checked_sub(1).is_some_and(|last| span.end <= self.spans[last].end)
+        span.is_empty() || self.last_before(span.start).is_some_and(|(_, end)| span.end <= end)
     }
 
     /// The parts of `within` that are not in the set.
     #[must_use]
     pub fn gaps(&self, within: Span) -> Vec<Span> {
         let mut gaps = Vec::new();
+        let first = self.last_before(within.start).map_or(within.start, |(start, _)| start);
         let mut at = within.start;
-        for span in &self.spans {
-            if within.end <= span.start {
-                break;
+        for (start, end) in self.spans.range(first..within.end.max(first)) {
+            if at < *start {
+                gaps.push(at..*start);
             }
-            if at < span.start {
-                gaps.push(at..span.start);
-            }
-            at = at.max(span.end);
+            at = at.max(*end);
         }
         if at < within.end {
             gaps.push(at..within.end);
@@ -90,10 +95,15 @@ impl Ranges {
     #[must_use]
     pub fn widened(&self, unit: usize) -> Ranges {
         let mut wide = Ranges::default();
-        for span in &self.spans {
+        for span in self.iter() {
             wide.insert(span.start / unit * unit..span.end.next_multiple_of(unit));
         }
         wide
+    }
+
+    /// The last range that starts at or before a place.
+    fn last_before(&self, at: usize) -> Option<(usize, usize)> {
+        self.spans.range(..=at).next_back().map(|(start, end)| (*start, *end))
     }
 }
 
