@@ -54,7 +54,11 @@ impl Node {
     ) -> Result<u64, Fault> {
         let object = ObjectId { inode: InodeId(u64::from(server)), generation: Generation(0) };
         let layout = Layout::new(1 << 20, 1, server, SERVERS).unwrap();
-        self.outbox.commit(RecordMeta { object, layout, view: 0, offset: 0 }, &[1; RECORD], progress)
+        self.outbox.commit(
+            RecordMeta { object, layout, view: 0, offset: 0, companions: 0 },
+            &[1; RECORD],
+            progress,
+        )
     }
 }
 

@@ -37,7 +37,7 @@ impl Liar {
     }
 
     fn write(&self, offset: u64, bytes: usize) -> u64 {
-        let meta = RecordMeta { object: object(77), layout: layout(), view: 0, offset };
+        let meta = RecordMeta { object: object(77), layout: layout(), view: 0, offset, companions: 0 };
         self.outbox.commit(meta, &vec![1; bytes], &patient).unwrap()
     }
 
@@ -279,6 +279,7 @@ fn liar_writes(liar: &Liar, chance: &mut Chance, attached: bool) {
     let head = pario_net::outbox::RecordHead {
         position: tail,
         kind: pario_net::outbox::RecordKind::Data,
+        companions: 0,
         data_bytes: u32::try_from(bytes).unwrap(),
         object: object(78),
         view: 0,

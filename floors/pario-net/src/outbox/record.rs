@@ -65,6 +65,8 @@ pub struct RecordHead {
     pub position: u64,
     /// What it is.
     pub kind: RecordKind,
+    /// How many processes of the node write to the file together, its writer included, as far as that one knows; a hint.
+    pub companions: u16,
     /// Bytes of data behind the head.
     pub data_bytes: u32,
     /// File and generation that it writes to.
@@ -121,6 +123,7 @@ impl RecordHead {
         let mut bytes = [0u8; RECORD_HEAD_BYTES];
         bytes[0..8].copy_from_slice(&self.position.to_le_bytes());
         bytes[8..10].copy_from_slice(&self.kind.word().to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.companions.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.object.inode.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.object.generation.0.to_le_bytes());
@@ -159,6 +162,7 @@ impl RecordHead {
         Ok(RecordHead {
             position,
             kind,
+            companions: half(10),
             data_bytes,
             object: ObjectId { inode: InodeId(long(16)), generation: Generation(word(24)) },
             view: word(28),
@@ -184,6 +188,7 @@ mod tests {
         let head = RecordHead {
             position: 0x1122,
             kind: RecordKind::Data,
+            companions: 0x0201,
             data_bytes: 8192,
             object: ObjectId { inode: InodeId(7), generation: Generation(2) },
             view: 0,
@@ -194,7 +199,7 @@ mod tests {
         };
         #[rustfmt::skip]
         let expected = [
-            0x22, 0x11, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x20, 0, 0,
+            0x22, 0x11, 0, 0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0x20, 0, 0,
             7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0,
             0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 4, 0, 3, 0,
             5, 0, 3, 0, 0, 0, 0, 0x80, 0xcd, 0xab, 0, 0, 0, 0, 0, 0,

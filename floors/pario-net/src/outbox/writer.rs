@@ -35,6 +35,8 @@ pub struct RecordMeta {
     pub view: u32,
     /// Where it goes, in the view's stream.
     pub offset: u64,
+    /// How many processes of the node write to the file together, this one included; 0 if that is not known.
+    pub companions: u16,
 }
 
 /// A server that a record concerns, and how many of its bytes.
@@ -482,6 +484,7 @@ impl Outbox {
         let head = RecordHead {
             position,
             kind,
+            companions: meta.companions,
             data_bytes: u32::try_from(data_bytes).expect("a ring is at most a gibibyte"),
             object: meta.object,
             view: if kind == RecordKind::Data { meta.view } else { 0 },

@@ -37,6 +37,8 @@ pub(super) struct Due {
     pub(super) place: usize,
     pub(super) committed: Nanos,
     pub(super) object: ObjectId,
+    /// How many write to the object together, as far as its writer knows.
+    pub(super) companions: usize,
     /// From its first to its last byte in the object, without what was taken before.
     pub(super) span: Range<u64>,
     pub(super) bytes: u64,
@@ -109,8 +111,21 @@ pub(super) struct Patience {
 #[derive(Debug)]
 struct Writers {
     since: Nanos,
+    /// How many there should be, as far as they know.
+    expected: usize,
     last: HashMap<usize, Nanos>,
     late: Late,
+}
+
+impl Writers {
+    fn are_several(&self, now: Nanos) -> bool {
+        1 < self.last.len() || self.lack_some(now)
+    }
+
+    /// Some that should be there have not been seen yet, and there is hope.
+    fn lack_some(&self, now: Nanos) -> bool {
+        self.last.len() < self.expected && now.since(self.since) < PATIENCE
+    }
 }
 
 /// What was taken with holes, and who may still bring records for these: they fit to nothing that is there, and are not kept.
@@ -180,9 +195,10 @@ impl Patience {
             self.writers.clear();
         }
         for due in due.iter().filter(|due| due.leaves_holes()) {
-            let fresh = || Writers { since: now, last: HashMap::new(), late: Late::default() };
+            let fresh = || Writers { since: now, expected: 0, last: HashMap::new(), late: Late::default() };
             let writers = self.writers.entry(due.object).or_insert_with(fresh);
             writers.last.insert(due.place, now);
+            writers.expected = writers.expected.max(due.companions);
         }
         self.writers.retain(|object, writers| {
             writers.last.retain(|_, last| now.since(*last) < MEMORY);
@@ -204,13 +220,13 @@ impl Patience {
         if !self.has_holes(due, mood.now) {
             return Choice::Take(Upto::ALL);
         }
-        if let Some(upto) = self.ready_below(due).or_else(|| ready_before(due, oldest)) {
+        if let Some(upto) = self.ready_below(due, mood.now).or_else(|| ready_before(due, oldest)) {
             if self.full_since.take().is_some() {
                 self.full_wait = (self.full_wait * 2).min(PATIENCE_FULL_MAX);
             }
             return Choice::Take(upto);
         }
-        let patient = until(oldest, if self.is_shared(due) { PATIENCE } else { PATIENCE_ALONE });
+        let patient = until(oldest, if self.is_shared(due, mood.now) { PATIENCE } else { PATIENCE_ALONE });
         let limit = self.full_since.map_or(patient, |since| until(since, self.full_wait).min(patient));
         if mood.now < limit {
             return Choice::Wait { until: limit };
@@ -225,18 +241,19 @@ impl Patience {
 
     /// Whether there are records that neighbours can be hoped for.
     fn has_holes(&self, due: &[Due], now: Nanos) -> bool {
-        let hopes = |writers: &Writers| 1 < writers.last.len() || now.since(writers.since) < PATIENCE_ALONE;
+        let hopes = |writers: &Writers| writers.are_several(now) || now.since(writers.since) < PATIENCE_ALONE;
         due.iter().any(|due| due.leaves_holes() && self.writers.get(&due.object).is_some_and(hopes))
     }
 
     /// Whether an object in which holes are left has several writers.
-    fn is_shared(&self, due: &[Due]) -> bool {
-        let several = |object| self.writers.get(object).is_some_and(|writers| 1 < writers.last.len());
+    fn is_shared(&self, due: &[Due], now: Nanos) -> bool {
+        let several =
+            |object| self.writers.get(object).is_some_and(|writers: &Writers| writers.are_several(now));
         due.iter().any(|due| several(&due.object))
     }
 
     /// The highest place that a writer has come to and below which everything fits together, but for what comes late.
-    fn ready_below(&self, due: &[Due]) -> Option<Upto> {
+    fn ready_below(&self, due: &[Due], now: Nanos) -> Option<Upto> {
         if !can_be_cut(due) {
             return None;
         }
@@ -245,7 +262,7 @@ impl Patience {
         let in_time: Vec<&Due> = in_time.iter().collect();
         let progress = progress(due);
         // Below that all are there who are expected: holes are meant to be.
-        let all = writers.last.keys().all(|place| progress.contains_key(place));
+        let all = !writers.lack_some(now) && writers.last.keys().all(|place| progress.contains_key(place));
         let common = progress.values().copied().min().filter(|_| all).unwrap_or(0);
         let mut places: Vec<u64> = progress.into_values().collect();
         places.sort_unstable_by(|a, b| b.cmp(a));

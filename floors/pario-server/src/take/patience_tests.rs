@@ -9,7 +9,7 @@ const ALL: Choice = Choice::Take(Upto::ALL);
 
 fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
     let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
-    Due { place, committed: Nanos(committed_ms * MS), object, span, bytes, is_whole: false }
+    Due { place, committed: Nanos(committed_ms * MS), object, companions: 0, span, bytes, is_whole: false }
 }
 
 fn mood(now_ms: u64) -> Mood {
@@ -32,6 +32,20 @@ fn a_lone_writer_is_kept_waiting_once_and_not_for_long() {
     assert_eq!(patience.choose(&lone, mood(6)), ALL);
     assert_eq!(patience.choose(&[due(0, 7, 4000..8000, 1000)], mood(8)), ALL);
     assert_eq!(patience.choose(&[due(0, 7, 0..1000, 1000)], mood(8)), ALL);
+}
+
+#[test]
+fn the_first_of_a_group_is_not_taken_for_a_lone_writer() {
+    let mut patience = Patience::new(2);
+    let first = Due { companions: 2, ..due(0, 1, 0..4000, 2000) };
+    assert_eq!(patience.choose(std::slice::from_ref(&first), mood(2)), wait(51));
+    assert_eq!(patience.choose(std::slice::from_ref(&first), mood(20)), wait(51));
+    assert_eq!(patience.choose(&[first.clone(), due(1, 30, 0..4000, 2000)], mood(31)), below(4000));
+    // Nobody else came.
+    let mut patience = Patience::new(2);
+    patience.choose(std::slice::from_ref(&first), mood(2));
+    assert_eq!(patience.choose(std::slice::from_ref(&first), mood(53)), ALL);
+    assert_eq!(patience.choose(&[Due { committed: Nanos(54 * MS), ..first }], mood(55)), ALL);
 }
 
 #[test]

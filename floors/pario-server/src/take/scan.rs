@@ -173,6 +173,7 @@ impl Scan {
             place: record.place,
             committed: record.committed(),
             object: record.record.head.object,
+            companions: usize::from(record.record.head.companions),
             span: record.done_below.max(record.local.start)..record.local.end,
             bytes: record.bytes_left(),
             is_whole: record.intent.is_some(),

@@ -177,9 +177,9 @@ impl File {
         self.inner.file.mount.method()
     }
 
-    /// A group of `size` opened it; this process is its member `rank`.
-    pub(crate) fn join_group(&self, rank: usize, size: usize) {
-        self.inner.file.join_group(rank, size);
+    /// A group opened it; this process is its member `rank`, and `near` of its `size` members are on this node.
+    pub(crate) fn join_group(&self, rank: usize, near: usize, size: usize) {
+        self.inner.file.join_group(rank, near, size);
     }
 
     /// Whether the handle may write.

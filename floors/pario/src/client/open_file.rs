@@ -3,7 +3,7 @@
 //! Always: one `OpenFile` per inode and mount; the manager hears of the first handle's open and the last one's close.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use pario_core::{Clock, Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
@@ -44,6 +44,8 @@ pub(crate) struct OpenFile {
     turn: AtomicUsize,
     /// A group has it open: whoever writes is not the only one.
     pub(super) together: AtomicBool,
+    /// And so many of its members are on this node.
+    companions: AtomicU16,
     handles: AtomicUsize,
 }
 
@@ -138,6 +140,7 @@ impl OpenFile {
             stream_ahead: Mutex::default(),
             last_stream_end: AtomicU64::new(0),
             turn: AtomicUsize::new(turn),
+            companions: AtomicU16::new(0),
             together: AtomicBool::new(false),
             handles: AtomicUsize::new(1),
         }
@@ -161,10 +164,16 @@ impl OpenFile {
         (0..count).map(move |n| servers[(first + n) % count])
     }
 
-    /// A group of `size` opened it; this process is its member `rank`.
-    pub(super) fn join_group(&self, rank: usize, size: usize) {
+    /// A group opened it; this process is its member `rank`, and `near` of its `size` members are on this node.
+    pub(super) fn join_group(&self, rank: usize, near: usize, size: usize) {
         self.set_turn(rank);
         self.together.fetch_or(1 < size, Ordering::Relaxed);
+        self.companions.fetch_max(u16::try_from(near).unwrap_or(u16::MAX), Ordering::Relaxed);
+    }
+
+    /// How many processes of this node write to it together, as far as is known; 0 if nothing is.
+    pub(super) fn companions(&self) -> u16 {
+        self.companions.load(Ordering::Relaxed)
     }
 
     /// Says with which server this process begins: members of a group count up.

@@ -207,6 +207,7 @@ impl StreamWrite<'_> {
             layout: file.layout,
             view: part.view.number,
             offset: part.stream.start,
+            companions: file.companions(),
         };
         let commit = || {
             for concern in concerns {

@@ -189,6 +189,7 @@ impl Write<'_> {
             layout: file.layout,
             view: 0,
             offset: piece.file_offset,
+            companions: file.companions(),
         };
         let announce = || {
             file.mount.cursor(piece.server)?;
@@ -222,6 +223,7 @@ impl Write<'_> {
                 layout: file.layout,
                 view: 0,
                 offset: at,
+                companions: file.companions(),
             };
             let commit = || {
                 for piece in file.layout.pieces(part.clone()) {

@@ -113,7 +113,9 @@ impl OpenOptions {
         };
         group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
         let file = file?;
-        file.join_group(group.rank(), group.size());
+        let here = group.node_of(group.rank());
+        let near = (0..group.size()).filter(|rank| group.node_of(*rank) == here).count();
+        file.join_group(group.rank(), near, group.size());
         let choice = choose_for(&group, &file, hints)?;
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
