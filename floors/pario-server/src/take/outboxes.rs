@@ -1,7 +1,7 @@
 //! The outboxes of this node's clients, and how far this server has come in each.
 //!
-//! Never: looks at a record of an outbox that lied once. Always: cursors move in the order of commit times, so that what a
-//! server that was killed had already taken is a prefix of that order.
+//! Never: looks at a record of an outbox that lied once. Always: where records of several outboxes overlap, cursors move
+//! in the order of commit times, so that the successor of a server that was killed takes nothing again over newer bytes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{Ordering, fence};
