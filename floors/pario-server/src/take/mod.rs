@@ -113,6 +113,7 @@ impl Taker {
             views: views.clone(),
             patience: Patience::new(std::thread::available_parallelism().map_or(1, usize::from)),
             wait_until: None,
+            knows_of_waiting: false,
             hurry: false,
             inbox,
             doorbell: Arc::clone(&doorbell),
@@ -186,6 +187,8 @@ struct Worker {
     patience: Patience,
     /// Records are left alone until then, unless something new comes.
     wait_until: Option<Nanos>,
+    /// The last round knew that somebody waits for its records.
+    knows_of_waiting: bool,
     /// Records were taken in part that must be over before newer ones are.
     hurry: bool,
     writes: Vec<(ByValue, Done<()>, Nanos)>,
@@ -323,11 +326,13 @@ impl Worker {
 
     /// What this round takes.
     fn upto(&mut self, scan: &Scan) -> Upto {
-        let Pressure { waits, full, half } = self.outboxes.pressure();
+        let Pressure { leaving, waits, full, half } = self.outboxes.pressure();
+        self.knows_of_waiting = waits;
         // A message must not overtake records that were committed before it came.
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
-        let urgent = waits || waited_for || self.stop.is_some() || self.hurry || !self.writes.is_empty();
-        let choice = self.patience.choose(&scan.due(), Mood { now: self.clock.now(), urgent, full, half });
+        let urgent = leaving || waited_for || self.stop.is_some() || self.hurry || !self.writes.is_empty();
+        let mood = Mood { now: self.clock.now(), urgent, waits, full, half };
+        let choice = self.patience.choose(&scan.due(), mood);
         let held_up = scan.held_up(&self.outboxes);
         self.wait_until = match (choice, held_up) {
             (Choice::Wait { until }, _) => Some(until),
@@ -382,7 +387,9 @@ impl Worker {
         self.outboxes.set_asleep(true);
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
         let busy = self.hurry || (self.wait_until.is_none() && (waited_for || self.stop.is_some()));
-        let waits = self.wait_until.is_some() && !self.outboxes.pressure().waits;
+        let pressure = self.outboxes.pressure();
+        let news = pressure.leaving || (pressure.waits && !self.knows_of_waiting);
+        let waits = self.wait_until.is_some() && !news;
         if self.inbox.is_empty() && !busy && (waits || !self.outboxes.wants_service()) {
             let limit = match (self.wait_until, self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
                 (Some(until), _, _) => Some(until.since(self.clock.now())),

@@ -42,7 +42,9 @@ pub(super) struct Attached {
 /// How much writers press.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pressure {
-    /// Somebody waits for records to be taken.
+    /// A session is over and its rest is to be taken.
+    pub(super) leaving: bool,
+    /// Somebody waits for its own records to be taken.
     pub(super) waits: bool,
     /// Somebody waits for room.
     pub(super) full: bool,
@@ -160,7 +162,8 @@ impl Outboxes {
     pub(super) fn pressure(&self) -> Pressure {
         let behind = || self.attached.iter().filter(|attached| 0 < attached.pending());
         Pressure {
-            waits: behind().any(|attached| attached.leaving || attached.outbox.is_urgent()),
+            leaving: behind().any(|attached| attached.leaving),
+            waits: behind().any(|attached| attached.outbox.is_urgent()),
             full: behind().any(|attached| attached.outbox.wants_room()),
             half: behind().any(|attached| attached.outbox.capacity() / 2 <= attached.pending()),
         }

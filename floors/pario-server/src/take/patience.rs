@@ -21,6 +21,10 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const PATIENCE_FULL: Duration = Duration::from_millis(32);
 const PATIENCE_FULL_MIN: Duration = Duration::from_millis(8);
 const PATIENCE_FULL_MAX: Duration = Duration::from_millis(32);
+/// The same while somebody waits for its records, at most: the other members of its group are about to sync or close too.
+const PATIENCE_WAITED: Duration = Duration::from_millis(16);
+/// Less is not worth it, and so much is tried again once records have fitted together.
+const PATIENCE_WAITED_MIN: Duration = Duration::from_millis(2);
 /// So long a writer that leaves holes may turn out not to be the only one.
 const PATIENCE_ALONE: Duration = Duration::from_millis(4);
 /// Writers that have brought nothing for so long have paused.
@@ -64,8 +68,10 @@ impl Due {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mood {
     pub(super) now: Nanos,
-    /// Somebody waits for a record to be taken.
+    /// Everything must be taken now.
     pub(super) urgent: bool,
+    /// Somebody waits for its own records to be taken, as for sync, close or a read.
+    pub(super) waits: bool,
     /// An outbox is full and its writer waits.
     pub(super) full: bool,
     /// An outbox is half full.
@@ -103,6 +109,8 @@ pub(super) struct Patience {
     writers: HashMap<ObjectId, Writers>,
     full_since: Option<Nanos>,
     full_wait: Duration,
+    waited_since: Option<Nanos>,
+    waited_wait: Duration,
     /// Processors of this machine.
     processors: usize,
 }
@@ -163,7 +171,14 @@ impl Late {
 impl Patience {
     pub(super) fn new(processors: usize) -> Self {
         let writers = HashMap::new();
-        Patience { writers, full_since: None, full_wait: PATIENCE_FULL, processors }
+        Patience {
+            writers,
+            full_since: None,
+            full_wait: PATIENCE_FULL,
+            waited_since: None,
+            waited_wait: PATIENCE_WAITED,
+            processors,
+        }
     }
 
     /// Decides about records in the order of their commits.
@@ -171,7 +186,8 @@ impl Patience {
         self.remember(due, mood.now);
         self.full_since = if mood.full { Some(self.full_since.unwrap_or(mood.now)) } else { None };
         let Some(oldest) = due.iter().map(|due| due.committed).min() else { return Choice::Take(Upto::ALL) };
-        if mood.urgent {
+        self.waited_since = if mood.waits { Some(self.waited_since.unwrap_or(mood.now)) } else { None };
+        if mood.urgent || (mood.waits && !self.may_keep_waiting(due, mood.now)) {
             self.note_late(due, Upto::ALL, mood.now);
             return Choice::Take(Upto::ALL);
         }
@@ -207,12 +223,25 @@ impl Patience {
         });
     }
 
+    /// Whether members of a group that have not come yet may keep one that waits for its records waiting.
+    fn may_keep_waiting(&mut self, due: &[Due], now: Nanos) -> bool {
+        let is_group = due.iter().any(|due| 1 < due.companions);
+        let worth = PATIENCE_WAITED_MIN <= self.waited_wait;
+        let over = self.waited_since.is_some_and(|since| until(since, self.waited_wait) <= now);
+        if is_group && worth && over {
+            self.waited_wait /= 2;
+            self.waited_since = None;
+        }
+        is_group && worth && !over
+    }
+
     /// When writers that need all processors will have paused; `None` if there are processors to spare, or it must not be waited for.
     fn pause_of_writers(&self, due: &[Due], oldest: Nanos, mood: Mood) -> Option<Nanos> {
         let places: HashSet<usize> = due.iter().map(|due| due.place).collect();
         let newest = due.iter().map(|due| due.committed).max()?;
         let until = until(newest, PAUSE).min(until(oldest, PATIENCE));
-        let waits = self.processors <= places.len() && !mood.half && !mood.full && mood.now < until;
+        let waits =
+            self.processors <= places.len() && !mood.half && !mood.full && !mood.waits && mood.now < until;
         waits.then_some(until)
     }
 
@@ -224,10 +253,15 @@ impl Patience {
             if self.full_since.take().is_some() {
                 self.full_wait = (self.full_wait * 2).min(PATIENCE_FULL_MAX);
             }
+            let worth =
+                if self.waited_since.take().is_some() { self.waited_wait * 2 } else { self.waited_wait };
+            self.waited_wait = worth.clamp(PATIENCE_WAITED_MIN, PATIENCE_WAITED);
             return Choice::Take(upto);
         }
         let patient = until(oldest, if self.is_shared(due, mood.now) { PATIENCE } else { PATIENCE_ALONE });
-        let limit = self.full_since.map_or(patient, |since| until(since, self.full_wait).min(patient));
+        let full = self.full_since.map_or(patient, |since| until(since, self.full_wait));
+        let waited = self.waited_since.map_or(patient, |since| until(since, self.waited_wait));
+        let limit = patient.min(full).min(waited);
         if mood.now < limit {
             return Choice::Wait { until: limit };
         }

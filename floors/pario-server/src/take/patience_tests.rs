@@ -13,7 +13,7 @@ fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
 }
 
 fn mood(now_ms: u64) -> Mood {
-    Mood { now: Nanos(now_ms * MS), urgent: false, full: false, half: true }
+    Mood { now: Nanos(now_ms * MS), urgent: false, waits: false, full: false, half: true }
 }
 
 fn below(place: u64) -> Choice {
@@ -193,6 +193,28 @@ fn urgency_ends_patience_at_once_and_a_full_outbox_soon() {
     assert_eq!(patience.choose(&two, full(13)), wait(45));
     assert_eq!(patience.choose(&two, full(45)), below(4000));
     assert_eq!(patience.choose(&two, Mood { urgent: true, ..mood(46) }), ALL);
+}
+
+#[test]
+fn who_waits_for_its_records_waits_for_its_group_but_not_for_long() {
+    let mut patience = Patience::new(2);
+    // Each time further on: what comes late for something that was given up is not kept.
+    let one = |place, now_ms: u64| {
+        let start = now_ms / 10 * 4000;
+        Due { companions: 2, ..due(place, now_ms, start..start + 4000, 2000) }
+    };
+    let waits = |now_ms| Mood { waits: true, ..mood(now_ms) };
+    assert_eq!(patience.choose(&[one(0, 1)], waits(2)), wait(18));
+    assert_eq!(patience.choose(&[one(0, 1), one(1, 9)], waits(10)), below(4000));
+    // The other one does not come: soon nobody is kept waiting.
+    let mut now = 20;
+    for wait_ms in [16, 8, 4, 2] {
+        assert_eq!(patience.choose(&[one(0, now)], waits(now)), wait(now + wait_ms));
+        assert_eq!(patience.choose(&[one(0, now)], waits(now + wait_ms)), ALL);
+        now += 20;
+    }
+    assert_eq!(patience.choose(&[one(0, now)], waits(now)), ALL);
+    assert_eq!(patience.choose(&[due(0, now, 0..4000, 2000)], waits(now)), ALL);
 }
 
 #[test]

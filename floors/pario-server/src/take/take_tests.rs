@@ -30,6 +30,7 @@ fn worker(store: &Arc<MemoryStore>) -> Worker {
         views: Views::default(),
         patience: Patience::new(2),
         wait_until: None,
+        knows_of_waiting: false,
         hurry: false,
         inbox,
         doorbell: Arc::new(Doorbell::new().unwrap()),

@@ -398,7 +398,6 @@ impl GroupFile {
     pub fn sync(&self) -> Result<()> {
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
-            self.inner.wait_for_all();
             let tier = tier();
             let mine = self.inner.file.sync();
             tier.and(mine)
@@ -410,7 +409,6 @@ impl GroupFile {
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);
         let mine = self.inner.line.run(|| {
-            self.inner.wait_for_all();
             let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
             let mine = self.inner.file.close_shared();
             tier.and(mine)
@@ -421,12 +419,6 @@ impl GroupFile {
 }
 
 impl Inner {
-    /// Servers that are asked for everything write what they have: it fits together when all have brought theirs.
-    fn wait_for_all(&self) {
-        // A member that is gone is told of when the outcome is agreed upon.
-        let _ = self.group.barrier();
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
