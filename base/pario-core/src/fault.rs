@@ -116,6 +116,10 @@ codes! {
     NotWritable = 29, 9, "not open for writing", "MPI_ERR_READ_ONLY";
     /// A handle that was not opened for reading.
     NotReadable = 30, 9, "not open for reading", "MPI_ERR_ACCESS";
+    /// A lock that would wait for itself, by way of others.
+    Deadlock = 31, 35, "would wait for itself", "MPI_ERR_OTHER";
+    /// A lock that is in use, asked for by somebody who would not wait.
+    WouldBlock = 32, 11, "in use", "MPI_ERR_OTHER";
 }
 
 /// A code and one sentence that names what and where.

@@ -89,7 +89,7 @@ impl Inbox {
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer brings none")]
     fn descriptors_for(&mut self, reply: &Reply) -> Vec<OwnedFd> {
         let count = match reply {
-            Reply::Lent {} => 1,
+            Reply::Lent {} | Reply::Pointer {} => 1,
             Reply::OutboxTaken {} => 2,
             _ => 0,
         };
@@ -442,7 +442,10 @@ impl Connection {
                     }
                     Ok(())
                 }
-                Notice::Recall { .. } | Notice::Goodbye { .. } | Notice::Unlinked { .. } => Ok(()),
+                Notice::Recall { .. }
+                | Notice::RecallLock { .. }
+                | Notice::Goodbye { .. }
+                | Notice::Unlinked { .. } => Ok(()),
             },
             FrameKind::Hello
             | FrameKind::Challenge

@@ -5,6 +5,12 @@
 //!
 //! Never: file data inside a message; it travels apart, behind the body. Always: tags are never reused.
 
+mod lock;
+
+pub use self::lock::{
+    FoundLock, LockAsk, LockMode, LockPatience, LockShape, LockSpace, PointerId, PointerMove,
+};
+
 use pario_core::{
     AttrChange, DirEntry, FileAttr, Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex,
     SessionId, Space, Striping, encode_enum, encode_struct,
@@ -295,6 +301,55 @@ pub enum Request {
         /// Its length as far as this client knows.
         end: Option<u64>,
     },
+    /// A lock on a file. May take as long as another living client holds it. Answer: `Locked`.
+    Lock {
+        /// The file.
+        inode: InodeId,
+        /// What is wished for.
+        wish: LockAsk,
+    },
+    /// A lock given back after a recall or by choice, or all of it but a range. Answer: `Done`.
+    Unlock {
+        /// The file.
+        inode: InodeId,
+        /// Which lock.
+        number: u64,
+        /// First byte that is kept, and the one behind the last.
+        keep: Option<(u64, u64)>,
+    },
+    /// A lock that was recalled is in use, and comes back when it is not; what of it is not in use is given back. Answer: `Done`.
+    LockBusy {
+        /// The file.
+        inode: InodeId,
+        /// Which lock.
+        number: u64,
+        /// First byte in use, and the one behind the last; all of it if that is not known.
+        keep: Option<(u64, u64)>,
+    },
+    /// A wish for a lock is taken back; it is answered with a fault, unless it was fulfilled before. Answer: `Done`.
+    CancelLock {
+        /// Which wish.
+        ask: u64,
+    },
+    /// A lock that such a wish would wait for. Answer: `Found`.
+    FindLock {
+        /// The file.
+        inode: InodeId,
+        /// The wish.
+        wish: LockAsk,
+    },
+    /// A group's shared pointer, as memory. Answer: `Pointer` with one descriptor on the same node, else `NotLent`.
+    SharePointer {
+        /// Which.
+        pointer: PointerId,
+    },
+    /// Moves a group's shared pointer. Answer: `Position`, where it was before.
+    MovePointer {
+        /// Which.
+        pointer: PointerId,
+        /// How.
+        how: PointerMove,
+    },
 
     /// Bytes of an object. Answer: `Data` with as many bytes as there are before the object's end.
     Read {
@@ -431,6 +486,13 @@ encode_enum!(Request {
     7 => SyncNames { inode, end },
     8 => Extend { inode, end },
     9 => Use { inode },
+    10 => Lock { inode, wish },
+    11 => Unlock { inode, number, keep },
+    12 => LockBusy { inode, number, keep },
+    13 => CancelLock { ask },
+    14 => FindLock { inode, wish },
+    15 => SharePointer { pointer },
+    42 => MovePointer { pointer, how },
     16 => Read { object, at, bytes },
     17 => Write { object, at },
     18 => Lend { object, write },
@@ -522,6 +584,27 @@ pub enum Reply {
         /// Whether there are more behind the last.
         more: bool,
     },
+    /// A lock. Within it the client locks and unlocks without asking, until it is recalled.
+    Locked {
+        /// Which.
+        number: u64,
+        /// First byte it covers; where a shape was wished for, that shape.
+        start: u64,
+        /// Behind the last.
+        end: u64,
+    },
+    /// A lock that is in the way, if there is one.
+    Found {
+        /// It.
+        lock: Option<FoundLock>,
+    },
+    /// A shared pointer: its memory comes along.
+    Pointer {},
+    /// Where a shared pointer was.
+    Position {
+        /// In elementary types.
+        at: u64,
+    },
 }
 encode_enum!(Reply {
     0 => Failed { fault },
@@ -539,6 +622,10 @@ encode_enum!(Reply {
     12 => Space { space },
     13 => Status { json },
     14 => Inodes { attrs, more },
+    15 => Locked { number, start, end },
+    16 => Found { lock },
+    17 => Pointer {},
+    18 => Position { at },
 });
 
 /// What a server tells a client unasked.
@@ -568,10 +655,22 @@ pub enum Notice {
         /// The file.
         inode: InodeId,
     },
+    /// Give this lock back, or what of it lies between these bytes: somebody else waits for them.
+    RecallLock {
+        /// The file.
+        inode: InodeId,
+        /// Which lock.
+        number: u64,
+        /// First byte that is wanted.
+        start: u64,
+        /// Behind the last.
+        end: u64,
+    },
 }
 encode_enum!(Notice {
     1 => Recall { inode, number },
     2 => Waiting { request, on },
     3 => Goodbye { server },
     4 => Unlinked { inode },
+    5 => RecallLock { inode, number, start, end },
 });

@@ -28,6 +28,13 @@ pub const CURSOR_BYTES: usize = 4096;
 /// Records start at multiples of this.
 pub const RECORD_ALIGN: u64 = 64;
 
+/// Largest record that an outbox can hold whatever else is in it.
+pub(crate) fn whole_bytes_max(capacity: u64) -> usize {
+    usize::try_from(capacity / 2)
+        .expect("a capacity fits into memory")
+        .saturating_sub(RECORD_HEAD_BYTES + RECORD_ALIGN as usize)
+}
+
 /// Places in the outbox's head page.
 pub(crate) mod outbox_at {
     pub(crate) const MAGIC: usize = 0;

@@ -31,7 +31,9 @@ mod error;
 mod serve;
 mod tier;
 
-pub use client::{Application, Counts, File, OpenOptions, Pending, ReadDir};
+pub use client::{
+    Application, Counts, File, LockHolder, LockOptions, OpenOptions, Pending, PendingLock, RangeLock, ReadDir,
+};
 pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};

@@ -94,6 +94,11 @@ points! {
     44 RemoveNoted "remove-noted" Manager "a name is gone; no object was removed"
     45 RemoveCarried "remove-carried" Manager "the objects are removed; the inode is still there"
     46 DrainChecked "drain-checked" Server "the pieces of a write are known to be there still; it has not begun"
+    47 LockGranted "lock-granted" Manager "a lock is decided; its holder was not told"
+    48 UnlockHeard "unlock-heard" Manager "a lock has come back; nobody else has it"
+    49 LockReceived "lock-received" Client "a lock has come; nothing was done under it"
+    50 LockRecallHeard "lock-recall-heard" Client "a lock is wanted back; nothing was done about it"
+    51 LockReturned "lock-returned" Client "a lock was given back, or said to be in use"
 }
 
 #[cfg(test)]

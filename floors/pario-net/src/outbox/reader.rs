@@ -127,7 +127,9 @@ impl OutboxReader {
         if tail - position < head.span() || to_end < head.span() {
             return Err(lie("a record longer than what was committed"));
         }
-        if head.kind == RecordKind::Data && RECORD_BYTES_MAX < head.data_bytes as usize {
+        if head.kind == RecordKind::Data
+            && super::whole_bytes_max(self.capacity).max(RECORD_BYTES_MAX) < head.data_bytes as usize
+        {
             return Err(lie("a record that is too long"));
         }
         if head.kind == RecordKind::Intent && head.data_bytes != INTENT_BYTES {

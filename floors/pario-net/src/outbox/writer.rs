@@ -239,6 +239,12 @@ impl Outbox {
         RECORD_BYTES_MAX.min(usize::try_from(self.capacity / 4).expect("a capacity fits into memory"))
     }
 
+    /// Largest record that is made where a write must be there as a whole or not at all.
+    #[must_use]
+    pub fn whole_bytes_max(&self) -> usize {
+        super::whole_bytes_max(self.capacity)
+    }
+
     /// Position behind the last record.
     #[must_use]
     pub fn tail(&self) -> u64 {
@@ -352,8 +358,8 @@ impl Outbox {
         fill: Fill<'_>,
         progress: Progress<'_>,
     ) -> Result<u64, Fault> {
-        assert!(entry.bytes <= self.record_bytes_max(), "longer writes are split by the caller");
-        let data_bytes = u32::try_from(entry.bytes).expect("a record is at most a mebibyte");
+        assert!(entry.bytes <= self.whole_bytes_max(), "longer writes are split by the caller");
+        let data_bytes = u32::try_from(entry.bytes).expect("a record is at most half an outbox");
         let need = span(u64::from(data_bytes));
         let mut ring = self.lock();
         self.check_attached(concerns)?;

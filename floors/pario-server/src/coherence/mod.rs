@@ -1,6 +1,6 @@
 //! Coherence: who may use a file, and how. Pure state machines; the manager's shell carries out what they decide.
 //!
-//! Leases by phase are here. Every file is in one phase for all its holders:
+//! Leases by phase are here, and range locks (`locks`). Every file is in one phase for all its holders:
 //!
 //! | phase | holders | a holder may |
 //! |---|---|---|
@@ -16,6 +16,7 @@ mod action;
 mod file;
 mod flips;
 mod leases;
+mod locks;
 mod sabotage;
 
 #[cfg(test)]
@@ -33,3 +34,6 @@ pub use action::{Action, Ask, Barrier, BarrierAsk, Party, Return, Ticket, WaitLi
 pub use file::MIXED_MIN;
 pub use flips::{FLIP_FILES_MAX, FLIP_WINDOW, FLIPS_MAX};
 pub use leases::Leases;
+pub use locks::{
+    LockAction, LockLine, LockState, LockWait, LockWish, Locks, Owner, Patience, Refusal, Shape,
+};

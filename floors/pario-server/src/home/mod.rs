@@ -7,7 +7,9 @@
 //! whose dead writer is not settled.
 
 mod length;
+mod locks;
 mod looks;
+mod pointers;
 mod settle;
 mod status;
 mod users;
@@ -24,7 +26,7 @@ use self::length::Cut;
 use self::looks::Look;
 use self::settle::Ghost;
 use self::users::Users;
-use crate::coherence::{Action, Ask, Leases, Party, Return, Ticket};
+use crate::coherence::{Action, Ask, Leases, Locks, Party, Return, Ticket};
 use crate::manager::{Names, Origin, Pending, Truncation, Writer};
 use crate::peers::{Peers, Rounds, RoundsResult};
 use crate::service::{LinkId, NamesSpec, ServerSpec};
@@ -72,6 +74,12 @@ pub(crate) enum Effect {
     Sync {
         caller: Caller,
     },
+    /// An answer with a descriptor, for callers that share memory with us.
+    Lend {
+        caller: Caller,
+        reply: Reply,
+        descriptor: std::os::fd::OwnedFd,
+    },
 }
 
 /// What goes on when a ticket of the lease machine is answered.
@@ -92,6 +100,11 @@ enum Job {
 pub(crate) struct Home {
     names: Names,
     leases: Leases,
+    locks: Locks,
+    /// Who waits for locks, by the machine's tickets, and the tickets by the callers' own numbers.
+    lock_callers: HashMap<Ticket, locks::LockCaller>,
+    lock_asks: HashMap<(SessionId, u64), Ticket>,
+    pointers: pointers::Pointers,
     users: Users,
     peers: Option<Peers>,
     effects: Vec<Effect>,
@@ -123,6 +136,10 @@ impl Home {
         let mut home = Home {
             // The low bits count, so that numbers of one life never meet those of another.
             leases: Leases::new(incarnation.0 & 0x7fff_ffff_0000_0000),
+            locks: Locks::new(incarnation.0 & 0x7fff_ffff_0000_0000),
+            lock_callers: HashMap::new(),
+            lock_asks: HashMap::new(),
+            pointers: pointers::Pointers::default(),
             names,
             users: Users::default(),
             peers: None,
@@ -239,6 +256,20 @@ impl Home {
                 self.reply(caller, Reply::Done {});
                 grown
             }
+            Request::Unlock { inode, number, keep } => {
+                self.unlock(caller, (inode, number), keep.map(|(start, end)| start..end));
+                Ok(())
+            }
+            Request::LockBusy { inode, number, keep } => {
+                self.lock_busy(caller, (inode, number), keep.map(|(start, end)| start..end));
+                Ok(())
+            }
+            Request::CancelLock { ask } => {
+                self.cancel_lock(caller, ask);
+                Ok(())
+            }
+            Request::SharePointer { pointer } => self.share_pointer(caller, pointer),
+            Request::MovePointer { pointer, how } => self.move_pointer(caller, pointer, how),
             Request::SetLength { inode, bytes } => self.set_length(caller, inode, bytes, now),
             Request::SyncNames { inode, end } => {
                 if let Some(inode) = inode {
@@ -312,6 +343,8 @@ impl Home {
 
     fn close(&mut self, session: SessionId, inode: InodeId) {
         self.users.leave(session, inode);
+        self.leave_locks(session, inode);
+        self.pointers.leave(session, inode);
         self.remove_if_unused(inode);
     }
 

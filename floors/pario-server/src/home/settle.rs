@@ -69,6 +69,8 @@ impl Home {
         let mut actions = Vec::new();
         self.leases.gone(session, now, &mut actions);
         self.carry_out(actions, now);
+        self.drop_locks(session);
+        self.pointers.leave_all(session);
         for inode in self.users.leave_all(session) {
             self.remove_if_unused(inode);
         }
@@ -125,6 +127,7 @@ impl Home {
         let mut actions = Vec::new();
         self.leases.settled(inode, session, now, &mut actions);
         self.carry_out(actions, now);
+        self.settle_locks(inode, session);
         self.remove_if_unused(inode);
     }
 
@@ -147,6 +150,7 @@ impl Home {
         let text =
             format!("a writer of inode {inode} died and what it left cannot be brought in: {}", fault.text);
         let fault = Fault::new(fault.code, text);
+        self.fail_lock_waiters(inode, &fault);
         let waiting: Vec<_> =
             self.leases.waiting(now).filter(|line| line.inode == inode).map(|line| line.ticket).collect();
         for ticket in waiting {
@@ -177,6 +181,7 @@ impl Home {
     /// Whether somebody waits for something that only the clock brings on.
     pub(crate) fn needs_ticks(&self) -> bool {
         !self.waits.is_empty()
+            || !self.lock_callers.is_empty()
             || !self.ghosts.is_empty()
             || !self.unsettled.is_empty()
             || !self.unremoved.is_empty()
@@ -198,6 +203,7 @@ impl Home {
         if self.noticed.plus_ms(1000) <= now {
             self.noticed = now;
             self.tell_waiters(now);
+            self.tell_lock_waiters(now);
         }
     }
 

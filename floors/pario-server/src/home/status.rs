@@ -33,6 +33,8 @@ impl Home {
             "names": self.names.stats(),
             "open_files": self.users.open_files(),
             "waiting": waiting,
+            "locks": self.lock_status(now),
+            "shared_pointers": self.pointers.len(),
             "unsettled": unsettled,
             "unfinished_truncations": self.unfinished.len(),
             "unremoved_files": self.unremoved.len(),

@@ -218,10 +218,20 @@ impl Service {
                         }
                     }
                     Effect::Peers { token, rounds } => self.ask_peers(token, rounds),
+                    Effect::Lend { caller, reply, descriptor } => self.lend(caller, reply, descriptor),
                     Effect::Sync { caller } => self.sync_names(caller.link, caller.request),
                 }
             }
         }
+    }
+
+    /// Answers with a descriptor, or says that none can be had by this way.
+    fn lend(&mut self, caller: crate::home::Caller, reply: Reply, descriptor: std::os::fd::OwnedFd) {
+        let (link, request) = (caller.link, caller.request);
+        if !self.links.get(&link).is_some_and(|link| link.stream.shares_memory()) {
+            return self.reply(link, request, Reply::NotLent {});
+        }
+        self.answer(Answer { link, request, reply, data: Vec::new(), descriptors: vec![descriptor] });
     }
 
     /// Where a session listens.

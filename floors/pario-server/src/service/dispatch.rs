@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use pario_core::limits::{FILE_BYTES_MAX, FRAME_DATA_BYTES_MAX, LIST_PAGE_ENTRIES};
-use pario_core::{Clock, Code, Fault, Generation, InodeId, LocalOffset, ObjectId, SessionId};
+use pario_core::{Clock, Code, Fault, Generation, InodeId, LocalOffset, Nanos, ObjectId, SessionId};
 use pario_net::frame::Frame;
 use pario_net::greeting::Purpose;
-use pario_net::message::{Reply, Request, Stream};
+use pario_net::message::{LockAsk, LockShape, Reply, Request, Stream};
 use pario_net::outbox::{CursorPage, OutboxReader};
 use pario_store::{LendAccess, Lent, Store, StoreError};
 use pario_sys::kill_point::{Point, reach};
@@ -18,9 +18,10 @@ use pario_view::Direction;
 
 use super::link::LinkId;
 use super::{Answer, Event, Service};
+use crate::coherence::Shape;
 use crate::desk::{Turn, Wish};
 use crate::gather::Part;
-use crate::home::Caller;
+use crate::home::{Caller, Home};
 use crate::take::{ByValue, Target, Task, store_fault};
 
 /// Files whose older generations are refused; bounded, oldest forgotten first.
@@ -95,7 +96,14 @@ impl Service {
             | Request::Use { .. }
             | Request::SetLength { .. }
             | Request::SyncNames { .. }
+            | Request::Unlock { .. }
+            | Request::LockBusy { .. }
+            | Request::CancelLock { .. }
+            | Request::SharePointer { .. }
+            | Request::MovePointer { .. }
             | Request::ListInodes { .. } => self.go_home(id, number, request),
+            Request::Lock { inode, ref wish } => self.lock(id, number, (inode, wish), Home::lock),
+            Request::FindLock { inode, ref wish } => self.lock(id, number, (inode, wish), Home::find_lock),
             Request::Write { object, at } => {
                 let write = ByValue { object, to: Target::Bytes(at), data: frame.data };
                 self.write(id, number, write)
@@ -134,6 +142,36 @@ impl Service {
             .as_mut()
             .ok_or_else(|| Fault::new(Code::Invalid, format!("server {index} is not the manager")))?;
         home.handle(Caller { link: id, request: number, session }, request, now);
+        Ok(())
+    }
+
+    /// Brings a wish for a lock home, with the view that it names looked up.
+    fn lock(
+        &mut self,
+        id: LinkId,
+        number: u64,
+        (inode, wish): (InodeId, &LockAsk),
+        act: impl FnOnce(&mut Home, Caller, (InodeId, &LockAsk), Shape, Nanos),
+    ) -> Result<(), Fault> {
+        let (session, now, index) = (self.session(id)?, self.clock.now(), self.spec.index);
+        let shape = match wish.shape {
+            LockShape::Bytes { start, end } if start < end => Shape::Bytes(start..end),
+            LockShape::Bytes { start, end } => {
+                return Err(Fault::new(Code::Invalid, format!("a lock of bytes {start} to {end}")));
+            }
+            LockShape::Stream { view, offset, bytes } => {
+                let view = self.taker.views().find(session, view)?;
+                let end = offset.checked_add(bytes).filter(|end| bytes != 0 && *end <= view.stream_bytes());
+                let end =
+                    end.ok_or_else(|| Fault::new(Code::TooLarge, "a lock beyond the end of its view"))?;
+                Shape::stream(view, offset..end)
+            }
+        };
+        let home = self
+            .home
+            .as_mut()
+            .ok_or_else(|| Fault::new(Code::Invalid, format!("server {index} is not the manager")))?;
+        act(home, Caller { link: id, request: number, session }, (inode, wish), shape, now);
         Ok(())
     }
 

@@ -447,6 +447,9 @@ impl Service {
                 }
             }
             let now = self.clock.now();
+            if let Some(home) = &mut self.home {
+                home.expire_locks(now);
+            }
             if TICK <= now.since(ticked) {
                 ticked = now;
                 self.tick(now);
@@ -462,8 +465,10 @@ impl Service {
     fn tick_limit(&self) -> Option<rustix::event::Timespec> {
         let greeting = self.links.values().any(|link| link.hello().is_none());
         let waiting = self.home.as_ref().is_some_and(Home::needs_ticks);
-        (greeting || waiting || self.stopping.is_some() || self.deaf_until.is_some())
-            .then(|| rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) })
+        let ticks = greeting || waiting || self.stopping.is_some() || self.deaf_until.is_some();
+        let expiry = self.home.as_ref().and_then(Home::lock_deadline).map(|at| at.since(self.clock.now()));
+        let limit = expiry.into_iter().chain(ticks.then_some(TICK)).min()?;
+        Some(rustix::event::Timespec { tv_sec: 0, tv_nsec: i64::from(limit.min(TICK).subsec_nanos()) })
     }
 
     fn tick(&mut self, now: Nanos) {

@@ -85,12 +85,20 @@ counts! {
     view_bytes,
     /// Bytes of offset lists; only two-phase makes any.
     list_bytes,
+    /// Messages about locks: asked for, given back, said to be in use.
+    lock_messages,
+    /// Locks asked for at the manager.
+    locks,
+    /// Messages about shared pointers.
+    pointer_messages,
     /// Nanoseconds inside calls that write.
     write_ns,
     /// Nanoseconds inside calls that read.
     read_ns,
     /// Of both, nanoseconds until there was a lease.
     lease_ns,
+    /// Nanoseconds until the manager gave a lock.
+    lock_ns,
 }
 
 impl Counters {
@@ -106,6 +114,12 @@ impl Counters {
                 add(&self.sent_bytes, data_bytes as u64);
                 &self.write_messages
             }
+            Request::Lock { .. }
+            | Request::Unlock { .. }
+            | Request::LockBusy { .. }
+            | Request::CancelLock { .. }
+            | Request::FindLock { .. } => &self.lock_messages,
+            Request::SharePointer { .. } | Request::MovePointer { .. } => &self.pointer_messages,
             Request::Ping {}
             | Request::Use { .. }
             | Request::SetLength { .. }

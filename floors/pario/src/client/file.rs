@@ -1,18 +1,21 @@
 //! A handle of a file.
 
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pario_core::{Code, Fault, FileAttr, Layout, ServerIndex};
-use pario_net::message::{At, NameReply, NameRequest, Phase, Reply, Request};
+use pario_net::message::{At, FoundLock, NameReply, NameRequest, Phase, Reply, Request};
 use pario_view::View;
 
 use super::counts::Counts;
+use super::locks::{AccessLock, Guarded, Kind, LockOptions, PendingLock, RangeLock};
 use super::memory::Source;
 use super::mount::odd;
 use super::open_file::OpenFile;
 use super::pending::Pending;
+use super::pointer::Pointer;
 use super::stream_write::Place;
 use super::views::NumberedView;
 use crate::error::Result;
@@ -45,6 +48,8 @@ pub(super) struct Handle {
     /// Faults that this handle has been told of.
     pub(super) heard: AtomicU64,
     closed: AtomicBool,
+    /// Tells its locks from those of other handles.
+    lane: u64,
 }
 
 impl std::fmt::Debug for File {
@@ -56,7 +61,8 @@ impl std::fmt::Debug for File {
 impl File {
     pub(super) fn new(file: Arc<OpenFile>, read: bool, write: bool) -> File {
         let heard = AtomicU64::new(file.faults_so_far());
-        File { inner: Arc::new(Handle { file, read, write, heard, closed: AtomicBool::new(false) }) }
+        let lane = file.mount.number();
+        File { inner: Arc::new(Handle { file, read, write, heard, closed: AtomicBool::new(false), lane }) }
     }
 
     /// Writes all of `data` at `offset`. It may return before the servers have the bytes; [`File::sync`] and [`File::close`]
@@ -143,17 +149,56 @@ impl File {
     }
 
     /// Writes to a range of a stream.
-    pub(crate) fn write_stream(&self, place: &Place, source: &Source<'_>) -> Result<()> {
+    pub(crate) fn write_stream(&self, place: &Place, source: &Source<'_>, guarded: Guarded) -> Result<()> {
         self.inner.check_open()?;
         self.inner.check_writable()?;
-        Ok(self.inner.file.write_stream(place, source, &self.inner.heard)?)
+        Ok(self.inner.file.write_stream(place, source, (&self.inner.heard, guarded))?)
     }
 
     /// Reads a range of a stream; returns how many bytes there were before the file's end.
-    pub(crate) fn read_stream(&self, place: &Place, target: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_stream(&self, place: &Place, target: &mut [u8], guarded: Guarded) -> Result<usize> {
         self.inner.check_open()?;
         self.inner.check_readable()?;
-        Ok(self.inner.file.read_stream(place, target)?)
+        Ok(self.inner.file.read_stream(place, target, guarded)?)
+    }
+
+    /// Keeps others from what an access to a range of a stream touches, until it is dropped.
+    pub(crate) fn lock_place(&self, place: &Place, kind: Kind) -> Result<Option<AccessLock>> {
+        self.inner.check_open()?;
+        Ok(self.inner.file.lock_place(place, kind)?)
+    }
+
+    /// Locks a range: no other holder has a lock there that excludes it. Advisory: accesses do not look at locks. All locks of a
+    /// process on a file end when its last handle is closed.
+    pub fn lock(&self, range: impl RangeBounds<u64>, options: &LockOptions) -> Result<RangeLock> {
+        self.inner.check_open()?;
+        self.inner.file.lock_user(&range, options, self.inner.lane)
+    }
+
+    /// Starts waiting for a lock, so that the wish can be taken back.
+    pub fn start_lock(&self, range: impl RangeBounds<u64>, options: &LockOptions) -> Result<PendingLock> {
+        self.inner.check_open()?;
+        self.inner.file.start_lock_user(&range, options, self.inner.lane)
+    }
+
+    /// A lock that [`File::lock`] would have to wait for, or have back from a holder that keeps it without using it.
+    pub fn find_lock(
+        &self,
+        range: impl RangeBounds<u64>,
+        options: &LockOptions,
+    ) -> Result<Option<FoundLock>> {
+        self.inner.check_open()?;
+        self.inner.file.find_user(&range, options, self.inner.lane)
+    }
+
+    /// A shared pointer of a group that has this file open.
+    pub(crate) fn pointer(&self, group: u64) -> Pointer {
+        Pointer::new(Arc::clone(&self.inner.file), group)
+    }
+
+    /// Whether this process shares memory with the manager.
+    pub(crate) fn manager_near(&self) -> Result<bool> {
+        Ok(self.inner.file.mount.connection(ServerIndex::MANAGER)?.shares_memory())
     }
 
     /// Whether this process shares memory with every server that the file lies on.
@@ -270,13 +315,13 @@ impl Handle {
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.check_open()?;
         self.check_writable()?;
-        Ok(self.file.write(offset, data, &self.heard)?)
+        Ok(self.file.write(offset, data, (&self.heard, Guarded::No))?)
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         self.check_open()?;
         self.check_readable()?;
-        Ok(self.file.read(offset, target)?)
+        Ok(self.file.read(offset, target, Guarded::No)?)
     }
 
     pub(super) fn check_readable(&self) -> Result<()> {

@@ -76,6 +76,12 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>, epoch: u64) {
                     file.recalled(number, epoch);
                 }
             }
+            Ok(Some(Notice::RecallLock { inode, number, start, end })) => {
+                let file = mount.files().get(&inode).and_then(Weak::upgrade);
+                if let Some(file) = file {
+                    file.lock_recalled(number, start..end, epoch);
+                }
+            }
             Ok(Some(Notice::Unlinked { inode })) => {
                 let file = mount.files().get(&inode).and_then(Weak::upgrade);
                 if let Some(file) = file {

@@ -12,6 +12,7 @@ use pario_sys::kill_point::{Point, reach};
 
 use super::faults::Faults;
 use super::lease::{Guardian, LeaseState};
+use super::locks::FileLocks;
 use super::mount::{Mount, odd};
 use super::read::Ahead;
 use super::records::Records;
@@ -26,6 +27,7 @@ pub(crate) struct OpenFile {
     pub(super) path: String,
     pub(super) lease: Mutex<LeaseState>,
     pub(super) lease_changed: Condvar,
+    pub(super) locks: FileLocks,
     /// Told before a lease goes back.
     pub(super) guardian: Mutex<Option<Weak<dyn Guardian>>>,
     /// Of a file on servers that give no leases: the generation by which they know it.
@@ -47,6 +49,12 @@ pub(crate) struct OpenFile {
     /// And so many of its members are on this node.
     companions: AtomicU16,
     handles: AtomicUsize,
+}
+
+impl std::fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("OpenFile").field(&self.describe()).finish()
+    }
 }
 
 /// What we have of one server's object.
@@ -131,6 +139,7 @@ impl OpenFile {
             homeless,
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
+            locks: FileLocks::default(),
             size: AtomicU64::new(size),
             unreported_end: AtomicU64::new(0),
             records: Mutex::new(Records::new(servers)),

@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use pario_core::{Fault, Piece};
-use pario_net::message::{At, NameReply, NameRequest, Phase, Request, Want};
+use pario_net::message::{At, NameReply, NameRequest, Phase, Request};
 use pario_sys::piece::read_exact_or_end_at;
 
 use super::lease::Access;
+use super::locks::{Guarded, Kind};
 use super::mount::{Started, odd};
 use super::open_file::{Loan, OpenFile};
 
@@ -31,13 +32,19 @@ pub(crate) struct Ahead {
 
 impl OpenFile {
     /// Fills `target` from `offset` on as far as the file goes; returns how many bytes that was.
-    pub(super) fn read(self: &Arc<Self>, offset: u64, target: &mut [u8]) -> Result<usize, Fault> {
+    pub(super) fn read(
+        self: &Arc<Self>,
+        offset: u64,
+        target: &mut [u8],
+        guarded: Guarded,
+    ) -> Result<usize, Fault> {
         self.mount.check_process()?;
         if target.is_empty() {
             return Ok(0);
         }
         let _time = self.mount.timed(&self.mount.counters.read_ns);
-        let access = self.access(Want::Read {})?;
+        let range = offset..offset.saturating_add(target.len() as u64);
+        let (_lock, access) = self.access_range(&range, Kind::Read, guarded)?;
         self.read_under(&access, offset, target)
     }
 

@@ -16,6 +16,7 @@ use pario_sys::piece::read_exact_or_end_at;
 use pario_view::Direction;
 
 use super::lease::Access;
+use super::locks::Guarded;
 use super::mount::Started;
 use super::open_file::{Loan, OpenFile};
 use super::stream_write::Place;
@@ -43,15 +44,20 @@ struct Asked {
 
 impl OpenFile {
     /// Fills `target` from a range of a stream as far as the file goes; returns how many bytes that was.
-    pub(super) fn read_stream(self: &Arc<Self>, place: &Place, target: &mut [u8]) -> Result<usize, Fault> {
+    pub(super) fn read_stream(
+        self: &Arc<Self>,
+        place: &Place,
+        target: &mut [u8],
+        guarded: Guarded,
+    ) -> Result<usize, Fault> {
         self.mount.check_process()?;
         let view = place.view.view();
         let Some(span) = place.span() else { return Ok(0) };
         if view.is_whole() {
-            return self.read(span.start, target);
+            return self.read(span.start, target, guarded);
         }
         if view.direction() != Direction::Increasing || MAPPED_BYTES_MAX * 4 <= place.piece_bytes() {
-            return self.read_pieces(place, target);
+            return self.read_pieces(place, target, guarded);
         }
         let _time = self.mount.timed(&self.mount.counters.read_ns);
         let access = self.access(Want::Read {})?;
@@ -72,11 +78,16 @@ impl OpenFile {
     }
 
     /// Large pieces, each as a read of its own.
-    fn read_pieces(self: &Arc<Self>, place: &Place, target: &mut [u8]) -> Result<usize, Fault> {
+    fn read_pieces(
+        self: &Arc<Self>,
+        place: &Place,
+        target: &mut [u8],
+        guarded: Guarded,
+    ) -> Result<usize, Fault> {
         let mut done = 0;
         for extent in place.view.view().extents(place.stream.clone()) {
             let length = usize::try_from(extent.bytes).expect("inside the caller's memory");
-            let count = self.read(extent.file_offset, &mut target[done..done + length])?;
+            let count = self.read(extent.file_offset, &mut target[done..done + length], guarded)?;
             done += count;
             if count < length {
                 break;

@@ -13,6 +13,7 @@ use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::{Concern, Concerned, RecordMeta};
 
 use super::lease::Access;
+use super::locks::Guarded;
 use super::memory::Source;
 use super::mount::Started;
 use super::open_file::OpenFile;
@@ -55,7 +56,7 @@ impl OpenFile {
         self: &Arc<Self>,
         place: &Place,
         source: &Source<'_>,
-        heard: &AtomicU64,
+        (heard, guarded): (&AtomicU64, Guarded),
     ) -> Result<(), Fault> {
         self.mount.check_process()?;
         let Some(span) = place.span() else { return Ok(()) };
@@ -65,12 +66,14 @@ impl OpenFile {
                 format!("{}: a write beyond every file", self.describe()),
             ));
         }
-        if place.view.view().is_whole() || LARGE_BYTES <= place.piece_bytes() {
-            return self.write_pieces(place, source, heard);
+        // What must be there as a whole or not at all goes as one record, if it fits into one.
+        let one_record = guarded == Guarded::Yes && source.len() <= self.mount.outbox()?.whole_bytes_max();
+        if !one_record && (place.view.view().is_whole() || LARGE_BYTES <= place.piece_bytes()) {
+            return self.write_pieces(place, source, (heard, guarded));
         }
         let _time = self.mount.timed(&self.mount.counters.write_ns);
         let access = self.access(Want::Write {})?;
-        self.write_stream_under(&access, place, source, heard)
+        self.write_stream_as(&access, place, source, (heard, guarded))
     }
 
     /// The same under an access that was begun, whatever the size of the pieces.
@@ -81,8 +84,18 @@ impl OpenFile {
         source: &Source<'_>,
         heard: &AtomicU64,
     ) -> Result<(), Fault> {
+        self.write_stream_as(access, place, source, (heard, Guarded::No))
+    }
+
+    fn write_stream_as(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        place: &Place,
+        source: &Source<'_>,
+        (heard, guarded): (&AtomicU64, Guarded),
+    ) -> Result<(), Fault> {
         let Some(span) = place.span() else { return Ok(()) };
-        let written = StreamWrite { file: self, access, place, source, heard, span: &span }.run();
+        let written = StreamWrite { file: self, access, place, source, heard, guarded, span: &span }.run();
         self.discard_ahead();
         written?;
         if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < span.end {
@@ -97,12 +110,12 @@ impl OpenFile {
         self: &Arc<Self>,
         place: &Place,
         source: &Source<'_>,
-        heard: &AtomicU64,
+        told: (&AtomicU64, Guarded),
     ) -> Result<(), Fault> {
         let (bytes, mut done) = (source.in_a_row(), 0);
         for extent in place.view.view().extents(place.stream.clone()) {
             let length = usize::try_from(extent.bytes).expect("inside the caller's memory");
-            self.write(extent.file_offset, &bytes[done..done + length], heard)?;
+            self.write(extent.file_offset, &bytes[done..done + length], told)?;
             done += length;
         }
         Ok(())
@@ -126,6 +139,7 @@ struct StreamWrite<'a> {
     place: &'a Place,
     source: &'a Source<'a>,
     heard: &'a AtomicU64,
+    guarded: Guarded,
     span: &'a Range<u64>,
 }
 
@@ -160,7 +174,10 @@ impl StreamWrite<'_> {
         }
         let outbox = file.mount.outbox()?;
         file.mount.keep_minding();
-        let record_max = outbox.record_bytes_max();
+        let record_max = match self.guarded {
+            Guarded::No => outbox.record_bytes_max(),
+            Guarded::Yes => outbox.whole_bytes_max(),
+        };
         let (mut done, total, mut position) = (0, self.source.len(), 0);
         while done < total {
             self.access.check()?;

@@ -102,6 +102,7 @@ impl OpenFile {
         } else {
             self.discard_ahead();
         }
+        self.drop_locks();
         let end = self.end_to_report();
         let request = Request::Close { inode: self.inode, end };
         // Without a lease nothing is at stake: the manager need only know some time that this user is gone.

@@ -10,6 +10,7 @@ use pario_core::{Fault, Layout, LocalOffset, ObjectId, ServerIndex};
 use pario_net::message::{Reply, Request};
 use pario_view::View;
 
+use super::locks::Guarded;
 use super::memory::Source;
 use super::mount::{Mount, odd};
 use super::open_file::OpenFile;
@@ -48,12 +49,12 @@ impl TierFile {
 
     /// Writes to a range of a stream.
     pub(crate) fn write_stream(&self, place: &Place, source: &Source<'_>) -> Result<(), Fault> {
-        self.file.write_stream(place, source, &self.heard)
+        self.file.write_stream(place, source, (&self.heard, Guarded::No))
     }
 
     /// Reads a range of a stream; returns how many bytes there were before the file's end.
     pub(crate) fn read_stream(&self, place: &Place, target: &mut [u8]) -> Result<usize, Fault> {
-        self.file.read_stream(place, target)
+        self.file.read_stream(place, target, Guarded::No)
     }
 
     /// The tier's servers have all that this process wrote; errors are told.

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
-use pario_net::message::{Phase, Request, Want};
+use pario_net::message::{Phase, Request};
 use pario_net::outbox::{Intent, Outbox, RecordMeta};
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::write_pieces_at;
 
 use super::lease::Access;
+use super::locks::{Guarded, Kind};
 use super::mount::Started;
 use super::open_file::{Loan, OpenFile};
 
@@ -47,7 +48,12 @@ enum To {
 impl OpenFile {
     /// Writes all of `data` at `offset`. `heard` are the faults that the handle was told of: one that this write meets is told
     /// by it, and not again.
-    pub(super) fn write(self: &Arc<Self>, offset: u64, data: &[u8], heard: &AtomicU64) -> Result<(), Fault> {
+    pub(super) fn write(
+        self: &Arc<Self>,
+        offset: u64,
+        data: &[u8],
+        (heard, guarded): (&AtomicU64, Guarded),
+    ) -> Result<(), Fault> {
         self.mount.check_process()?;
         if data.is_empty() {
             return Ok(());
@@ -60,7 +66,7 @@ impl OpenFile {
                 )
             })?;
         let _time = self.mount.timed(&self.mount.counters.write_ns);
-        let access = self.access(Want::Write {})?;
+        let (_lock, access) = self.access_range(&(offset..end), Kind::Write, guarded)?;
         self.write_under(&access, offset..end, data, heard)
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, View};
 
+use super::atomic::Atomic;
 use super::choice::{Choice, Facts, choose};
 use super::client_directed::ClientDirected;
 use super::hints::Hints;
@@ -13,9 +14,9 @@ use super::illegal;
 use super::report::{self, Faults};
 use super::requests::Line;
 use super::two_phase::{TwoPhase, TwoPhaseCounts};
-use crate::client::{Counts, File, NumberedView, OpenOptions, Pending, Place, Source};
+use crate::client::{Counts, File, Kind, NumberedView, OpenOptions, Pending, Place, Pointer, Source};
 use crate::error::Result;
-use crate::group::{Call, Group, Reduce};
+use crate::group::{Call, Group};
 use crate::partition::choices::Method;
 use crate::tier::TierStats;
 
@@ -40,13 +41,13 @@ use crate::tier::TierStats;
 /// ```
 #[derive(Debug)]
 pub struct GroupFile {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    group: Arc<dyn Group>,
-    file: File,
+pub(super) struct Inner {
+    pub(super) group: Arc<dyn Group>,
+    pub(super) file: File,
     hints: Hints,
     method: Method,
     /// What had been done when it was opened.
@@ -57,11 +58,27 @@ struct Inner {
     line: Line,
     /// The tier that accesses go through, where the file is client-directed.
     tier: Option<ClientDirected>,
+    /// Whether accesses are atomic, and what that takes.
+    pub(super) atomic: Atomic,
+    pub(super) shared: Pointer,
+    /// What all members know alike.
+    pub(super) facts: GroupFacts,
+}
+
+/// What all members of a group know alike of a file, since it was opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupFacts {
+    /// All share memory with all servers of the file.
+    servers_near: bool,
+    /// All share memory with the manager.
+    pub(super) manager_near: bool,
+    /// This opening of the file, told from all others.
+    pub(super) opening: u64,
 }
 
 #[derive(Debug)]
-struct State {
-    view: Arc<NumberedView>,
+pub(super) struct State {
+    pub(super) view: Arc<NumberedView>,
     /// The individual pointer, in elementary types.
     pointer: u64,
 }
@@ -116,7 +133,8 @@ impl OpenOptions {
         let here = group.node_of(group.rank());
         let near = (0..group.size()).filter(|rank| group.node_of(*rank) == here).count();
         file.join_group(group.rank(), near, group.size());
-        let choice = choose_for(&group, &file, hints)?;
+        let facts = GroupFacts::find(&group, &file)?;
+        let choice = choose_for(&group, &file, hints, facts);
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         let state = State { view: file.number_view(View::whole())?, pointer: 0 };
         let opened = (file.counts(), Faults::now());
@@ -126,26 +144,41 @@ impl OpenOptions {
             Method::Auto | Method::ServerDirected | Method::ClientDirected => None,
         };
         let tier = ClientDirected::open(&group, &file, &hints)?;
-        let (state, line) = (Mutex::new(state), Line::default());
-        let inner = Inner { group, file, hints, method, opened, two_phase, state, line, tier };
+        let (state, line, shared) = (Mutex::new(state), Line::default(), file.pointer(facts.opening));
+        let atomic = Atomic::default();
+        let inner =
+            Inner { group, file, hints, method, opened, two_phase, state, line, tier, atomic, shared, facts };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
 
 /// Decides on the method, from facts that all ranks share.
-fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints) -> Result<Choice> {
-    let near = file.servers_near();
-    group.agree(near.as_ref().map(|_| ()).map_err(Clone::clone))?;
-    let servers_near = group.reduce(u64::from(near?), Reduce::Min)? == 1;
+fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints, facts: GroupFacts) -> Choice {
     let nodes = (0..group.size()).map(|rank| group.node_of(rank) + 1).max().unwrap_or(1);
-    Ok(choose(&Facts {
+    choose(&Facts {
         file: hints.method,
         partition: file.partition_method(),
         cache: hints.cache.unwrap_or(true),
-        servers_near,
+        servers_near: facts.servers_near,
         ranks: group.size(),
         nodes,
-    }))
+    })
+}
+
+impl GroupFacts {
+    /// Members tell each other; the first one's number names the opening.
+    fn find(group: &Arc<dyn Group>, file: &File) -> Result<GroupFacts> {
+        let near = file.servers_near().and_then(|servers| Ok((servers, file.manager_near()?)));
+        group.agree(near.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        let (servers, manager) = near?;
+        let mine = [u8::from(servers), u8::from(manager)];
+        let number = pario_net::greeting::random_number().to_le_bytes();
+        let all = group.collect(Call::Reduce, &[&mine[..], &number[..]].concat())?;
+        let all_near = |at: usize| all.iter().all(|told| told.get(at) == Some(&1));
+        let number =
+            all.first().and_then(|told| told.get(2..)?.try_into().ok()).map_or(1, u64::from_le_bytes);
+        Ok(GroupFacts { servers_near: all_near(0), manager_near: all_near(1), opening: number.max(1) })
+    }
 }
 
 impl GroupFile {
@@ -195,7 +228,8 @@ impl GroupFile {
         let etype_bytes = view.view().etype_bytes();
         self.inner.group.same("the size of the elementary type", &etype_bytes.to_le_bytes())?;
         *self.inner.state() = State { view, pointer: 0 };
-        Ok(())
+        self.inner.shared.renew();
+        self.inner.look_at_views()
     }
 
     /// Writes at an offset, independently of the others.
@@ -229,21 +263,21 @@ impl GroupFile {
 
     pub(super) fn write_at_all_now(&self, offset: u64, data: &[u8]) -> Result<()> {
         match &self.inner.two_phase {
-            Some(two_phase) => {
+            Some(two_phase) if !self.atomicity() => {
                 let place = self.inner.locate(offset, data.len());
                 two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), data)
             }
-            None => self.inner.write(offset, &Source::Bytes(data)),
+            Some(_) | None => self.inner.write(offset, &Source::Bytes(data)),
         }
     }
 
     pub(super) fn read_at_all_now(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         match &self.inner.two_phase {
-            Some(two_phase) => {
+            Some(two_phase) if !self.atomicity() => {
                 let place = self.inner.locate(offset, target.len());
                 two_phase.read(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), target)
             }
-            None => self.inner.read(offset, target),
+            Some(_) | None => self.inner.read(offset, target),
         }
     }
 
@@ -268,7 +302,7 @@ impl GroupFile {
     /// The same together with all others. What cannot be described is told to them where they would wait.
     pub(super) fn write_source_all(&self, offset: u64, source: Result<Source<'_>>) -> Result<()> {
         self.inner.line.run(|| match &self.inner.two_phase {
-            Some(two_phase) => {
+            Some(two_phase) if !self.atomicity() => {
                 let place = source
                     .as_ref()
                     .map_err(Clone::clone)
@@ -276,7 +310,7 @@ impl GroupFile {
                 let bytes = source.map(|source| source.in_a_row()).unwrap_or_default();
                 two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), &bytes)
             }
-            None => self.inner.write(offset, &source?),
+            Some(_) | None => self.inner.write(offset, &source?),
         })
     }
 
@@ -324,9 +358,16 @@ impl GroupFile {
 
     /// Moves the individual pointer.
     pub fn seek(&self, to: Seek) -> Result<u64> {
+        let target = self.target_of(to, || Ok(self.position()))?;
+        self.inner.state().pointer = target;
+        Ok(target)
+    }
+
+    /// Where a seek leads.
+    pub(super) fn target_of(&self, to: Seek, position: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let target = match to {
             Seek::Set(offset) => i128::from(offset),
-            Seek::Current(by) => i128::from(self.position()) + i128::from(by),
+            Seek::Current(by) => i128::from(position()?) + i128::from(by),
             Seek::End(by) => {
                 let end = self.len()?;
                 let view = self.view();
@@ -334,11 +375,8 @@ impl GroupFile {
                 i128::from(stream.div_ceil(view.etype_bytes())) + i128::from(by)
             }
         };
-        let target = u64::try_from(target).map_err(|_| {
-            Fault::new(Code::Invalid, format!("{}: a seek before the start", self.inner.file.place()))
-        })?;
-        self.inner.state().pointer = target;
-        Ok(target)
+        let before = || Fault::new(Code::Invalid, format!("{}: a seek before the start", self.place()));
+        Ok(u64::try_from(target).map_err(|_| before())?)
     }
 
     /// Starts a write; the bytes come back with [`Pending::wait`].
@@ -419,7 +457,7 @@ impl GroupFile {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -446,7 +484,7 @@ impl Inner {
     }
 
     /// Only whole elementary types are read and written.
-    fn check_whole(&self, bytes: usize, etype_bytes: u64) -> Result<()> {
+    pub(super) fn check_whole(&self, bytes: usize, etype_bytes: u64) -> Result<()> {
         if (bytes as u64).is_multiple_of(etype_bytes) {
             return Ok(());
         }
@@ -455,20 +493,22 @@ impl Inner {
         Err(Fault::new(Code::Invalid, text).into())
     }
 
-    fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
+    pub(super) fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
         let place = self.locate(offset, source.len())?;
+        let guard = self.guard(&place, Kind::Write)?;
         if let Some(tier) = &self.tier {
             return tier.write(&self.file, &place, source);
         }
-        self.file.write_stream(&place, source)
+        self.file.write_stream(&place, source, guard.guarded())
     }
 
-    fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+    pub(super) fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         let place = self.locate(offset, target.len())?;
+        let guard = self.guard(&place, Kind::Read)?;
         if let Some(tier) = &self.tier {
             return tier.read(&self.file, &place, target);
         }
-        self.file.read_stream(&place, target)
+        self.file.read_stream(&place, target, guard.guarded())
     }
 
     /// The stream range of an access, checked.

@@ -8,6 +8,7 @@
 //! Never: sends an offset list, except where two-phase was chosen. Always: an access reads what its own process wrote, whichever
 //! method wrote it.
 
+mod atomic;
 mod choice;
 mod client_directed;
 mod elements;
@@ -15,6 +16,7 @@ mod file;
 mod hints;
 mod report;
 mod requests;
+mod shared;
 mod two_phase;
 
 pub use self::file::{GroupFile, Seek};

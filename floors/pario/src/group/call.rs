@@ -34,6 +34,12 @@ pub enum Call {
     Sync,
     /// [`crate::GroupFile::close`].
     Close,
+    /// [`crate::GroupFile::set_atomicity`].
+    SetAtomicity,
+    /// [`crate::GroupFile::seek_shared`].
+    SeekShared,
+    /// [`crate::GroupFile::write_ordered`] and [`crate::GroupFile::read_ordered`].
+    Ordered,
 }
 
 impl Call {
@@ -53,6 +59,9 @@ impl Call {
             Call::SetLength => (11, 0),
             Call::Sync => (12, 0),
             Call::Close => (13, 0),
+            Call::SetAtomicity => (14, 0),
+            Call::SeekShared => (15, 0),
+            Call::Ordered => (16, 0),
         }
     }
 
@@ -72,6 +81,9 @@ impl Call {
             11 => Call::SetLength,
             12 => Call::Sync,
             13 => Call::Close,
+            14 => Call::SetAtomicity,
+            15 => Call::SeekShared,
+            16 => Call::Ordered,
             _ => return None,
         };
         (call.to_numbers() == (kind, root)).then_some(call)
@@ -94,6 +106,9 @@ impl fmt::Display for Call {
             Call::SetLength => f.write_str("the setting of a file's length"),
             Call::Sync => f.write_str("the sync of a file"),
             Call::Close => f.write_str("the close of a file"),
+            Call::SetAtomicity => f.write_str("the setting of atomic mode"),
+            Call::SeekShared => f.write_str("the moving of a shared pointer"),
+            Call::Ordered => f.write_str("an ordered access"),
         }
     }
 }
@@ -118,13 +133,16 @@ mod tests {
             Call::SetLength,
             Call::Sync,
             Call::Close,
+            Call::SetAtomicity,
+            Call::SeekShared,
+            Call::Ordered,
         ];
         for call in calls {
             let (kind, root) = call.to_numbers();
             assert_eq!(Call::from_numbers(kind, root), Some(call));
         }
         assert_eq!(Call::from_numbers(0, 0), None);
-        assert_eq!(Call::from_numbers(14, 0), None);
+        assert_eq!(Call::from_numbers(17, 0), None);
         assert_eq!(Call::from_numbers(2, 1), None, "a barrier has no root");
     }
 }

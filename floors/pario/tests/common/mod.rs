@@ -221,3 +221,25 @@ pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
         &found[first..end]
     ))
 }
+
+/// Waits for something that another thread brings about.
+pub fn eventually(condition: impl Fn() -> bool) -> bool {
+    stage::until(condition)
+}
+
+/// What the manager says of itself.
+pub fn manager_status(partition: &Partition) -> serde_json::Value {
+    let request = pario::message::Request::Status {};
+    let answer = partition.mount_handle().call(pario::core::ServerIndex::MANAGER, &request).unwrap();
+    let pario::message::Reply::Status { json } = answer.reply else { panic!("{:?}", answer.reply) };
+    let status: serde_json::Value = serde_json::from_str(&json).unwrap();
+    status["manager"].clone()
+}
+
+/// All of a file.
+pub fn read_all(partition: &Partition, path: &str) -> Vec<u8> {
+    let file = partition.open(path).unwrap();
+    let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+    file.read_exact_at(0, &mut bytes).unwrap();
+    bytes
+}

@@ -1,0 +1,85 @@
+//! Tokens by place: which of many ranges meet a given one, without looking at the rest.
+//!
+//! Ranges are kept by the power of two of their length, so that a query looks, per power, only at starts that can reach it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    powers: BTreeMap<u32, BTreeSet<(u64, u64)>>,
+    ends: BTreeMap<u64, u64>,
+}
+
+fn power(bytes: &Range<u64>) -> u32 {
+    u64::BITS - (bytes.end - bytes.start).leading_zeros()
+}
+
+impl Spans {
+    pub(super) fn insert(&mut self, number: u64, bytes: &Range<u64>) {
+        self.powers.entry(power(bytes)).or_default().insert((bytes.start, number));
+        self.ends.insert(number, bytes.end);
+    }
+
+    pub(super) fn remove(&mut self, number: u64, bytes: &Range<u64>) {
+        let power = power(bytes);
+        if let Some(starts) = self.powers.get_mut(&power) {
+            starts.remove(&(bytes.start, number));
+            if starts.is_empty() {
+                self.powers.remove(&power);
+            }
+        }
+        self.ends.remove(&number);
+    }
+
+    /// Numbers of the ranges that meet `bytes`.
+    pub(super) fn meeting(&self, bytes: &Range<u64>) -> Vec<u64> {
+        let mut found = Vec::new();
+        for (&power, starts) in &self.powers {
+            let longest = 1u64.checked_shl(power).unwrap_or(u64::MAX);
+            let from = (bytes.start.saturating_sub(longest), 0);
+            let reach = starts.range(from..(bytes.end, 0));
+            let ends_behind = |number: &u64| self.ends.get(number).is_some_and(|end| bytes.start < *end);
+            found.extend(reach.map(|(_, number)| *number).filter(ends_behind));
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_finds_what_a_scan_finds() {
+        let mut random = 12345u64;
+        let mut next = move |below: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 33) % below
+        };
+        let mut spans = Spans::default();
+        let mut all: Vec<(u64, Range<u64>)> = Vec::new();
+        for number in 0..3000u64 {
+            if next(3) == 0 && !all.is_empty() {
+                let (number, bytes) = all.swap_remove(next(all.len() as u64) as usize);
+                spans.remove(number, &bytes);
+            }
+            let start = next(1000);
+            let power = next(10);
+            let end = if next(50) == 0 { u64::MAX } else { start + 1 + next(1 << power) };
+            spans.insert(number, &(start..end));
+            all.push((number, start..end));
+            let start = next(1100);
+            let query = start..start + 1 + next(100);
+            let mut expected: Vec<u64> = all
+                .iter()
+                .filter(|(_, bytes)| bytes.start < query.end && query.start < bytes.end)
+                .map(|(number, _)| *number)
+                .collect();
+            expected.sort_unstable();
+            assert_eq!(spans.meeting(&query), expected);
+        }
+    }
+}

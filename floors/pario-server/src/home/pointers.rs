@@ -1,0 +1,111 @@
+//! Shared file pointers: one number per group that has a file open, in memory that the group's processes of this node add to by themselves;
+//! those of other nodes send a message.
+//!
+//! The memory has several writers, which is the exception (decision 0007): each change is one atomic addition or store, so a process that
+//! dies at any instruction leaves a pointer that is whole.
+//!
+//! Never: keeps a pointer whose sessions have all closed the file. Always: a pointer of a later view starts at 0.
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use pario_core::{Code, Fault, InodeId, SessionId};
+use pario_net::message::{PointerId, PointerMove, Reply};
+use pario_sys::shared::Shared;
+
+use super::{Caller, Effect, Home};
+
+/// Pointers there may be at a time.
+const POINTERS_MAX: usize = 1 << 16;
+
+/// Bytes of a pointer's memory: the number, and the turns of ordered calls.
+const PAGE_BYTES: usize = 4096;
+
+struct Pointer {
+    epoch: u64,
+    page: Shared,
+    descriptor: OwnedFd,
+    sessions: HashSet<SessionId>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Pointers {
+    of: HashMap<(InodeId, u64), Pointer>,
+}
+
+impl Pointers {
+    fn get(&mut self, session: SessionId, id: PointerId) -> Result<&Pointer, Fault> {
+        let key = (id.inode, id.group);
+        let fits = |pointer: &Pointer| pointer.epoch == id.epoch;
+        if let Some(pointer) = self.of.get(&key)
+            && id.epoch < pointer.epoch
+        {
+            let text =
+                format!("inode {}: a shared pointer of a view that is not in force any more", id.inode);
+            return Err(Fault::new(Code::Stale, text));
+        }
+        if !self.of.get(&key).is_some_and(fits) {
+            if POINTERS_MAX <= self.of.len() {
+                return Err(Fault::new(Code::TooMany, format!("{POINTERS_MAX} shared pointers are in use")));
+            }
+            let made = Shared::create("pario-pointer", PAGE_BYTES);
+            let (page, descriptor) =
+                made.map_err(|error| Fault::from_io(&error, "making a shared pointer"))?;
+            let sessions = self.of.remove(&key).map(|old| old.sessions).unwrap_or_default();
+            self.of.insert(key, Pointer { epoch: id.epoch, page, descriptor, sessions });
+        }
+        let pointer = self.of.get_mut(&key).ok_or(Code::Stale)?;
+        pointer.sessions.insert(session);
+        Ok(pointer)
+    }
+
+    /// A session does not use a file any more.
+    pub(super) fn leave(&mut self, session: SessionId, inode: InodeId) {
+        self.of.retain(|(file, _), pointer| {
+            *file != inode || !pointer.sessions.remove(&session) || !pointer.sessions.is_empty()
+        });
+    }
+
+    /// A session is gone.
+    pub(super) fn leave_all(&mut self, session: SessionId) {
+        self.of.retain(|_, pointer| !pointer.sessions.remove(&session) || !pointer.sessions.is_empty());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.of.len()
+    }
+}
+
+impl Home {
+    /// The pointer as memory, for a process of this node.
+    pub(super) fn share_pointer(&mut self, caller: Caller, id: PointerId) -> Result<(), Fault> {
+        self.names.attr(id.inode)?;
+        let descriptor = self.pointers.get(caller.session, id)?.descriptor.as_fd().try_clone_to_owned();
+        let descriptor = descriptor.map_err(|error| Fault::from_io(&error, "passing a shared pointer"))?;
+        self.effects.push(Effect::Lend { caller, reply: Reply::Pointer {}, descriptor });
+        Ok(())
+    }
+
+    /// Moves the pointer for a process of another node.
+    pub(super) fn move_pointer(
+        &mut self,
+        caller: Caller,
+        id: PointerId,
+        how: PointerMove,
+    ) -> Result<(), Fault> {
+        self.names.attr(id.inode)?;
+        let page = &self.pointers.get(caller.session, id)?.page;
+        let at = match how {
+            PointerMove::Add { by } => page.fetch_add_u64(0, by, Ordering::AcqRel),
+            PointerMove::Set { at } => {
+                let before = page.load_u64(0, Ordering::Acquire);
+                page.store_u64(0, at, Ordering::Release);
+                before
+            }
+        };
+        self.reply(caller, Reply::Position { at });
+        Ok(())
+    }
+}

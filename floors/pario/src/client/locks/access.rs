@@ -1,0 +1,150 @@
+//! Locks around a single access, so that it happens at once for everybody else: atomic mode, and contiguous calls where the phase alone does
+//! not see to it.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use pario_core::Fault;
+use pario_core::limits::RECORD_BYTES_MAX;
+use pario_net::message::{LockMode, LockPatience, LockShape, LockSpace, Phase, Want};
+
+use super::super::lease::Access;
+use super::super::stream_write::Place;
+use super::{HeldLock, Holder, OpenFile, Wished};
+
+/// Whether an access is guarded by a lock of its caller's already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Guarded {
+    /// It takes a lock of its own where it needs one.
+    No,
+    /// The caller holds one over all of it.
+    Yes,
+}
+
+/// Held while an access goes on.
+#[derive(Debug)]
+pub(crate) struct AccessLock {
+    file: Arc<OpenFile>,
+    lane: usize,
+    held: Option<HeldLock>,
+}
+
+impl Drop for AccessLock {
+    fn drop(&mut self) {
+        if let Some(held) = self.held {
+            // A lock that was lost with the manager failed the access under it.
+            self.file.unlock(held);
+        }
+        self.file.free_lane(self.lane);
+    }
+}
+
+/// A read or a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+}
+
+impl OpenFile {
+    /// Keeps others from what an access to a range of a stream touches.
+    pub(in super::super) fn lock_place(
+        self: &Arc<Self>,
+        place: &Place,
+        kind: Kind,
+    ) -> Result<Option<AccessLock>, Fault> {
+        let Some(span) = place.span() else { return Ok(None) };
+        let bytes = place.stream.end - place.stream.start;
+        let (shape, view) = if span.end - span.start == bytes {
+            (LockShape::Bytes { start: span.start, end: span.end }, None)
+        } else {
+            let shape = LockShape::Stream { view: place.view.number, offset: place.stream.start, bytes };
+            (shape, Some(Arc::clone(&place.view)))
+        };
+        self.lock_access(kind, shape, view).map(Some)
+    }
+
+    /// Keeps others from a range.
+    pub(in super::super) fn lock_range(
+        self: &Arc<Self>,
+        range: &Range<u64>,
+        kind: Kind,
+    ) -> Result<AccessLock, Fault> {
+        self.lock_access(kind, LockShape::Bytes { start: range.start, end: range.end }, None)
+    }
+
+    fn lock_access(
+        self: &Arc<Self>,
+        kind: Kind,
+        shape: LockShape,
+        view: Option<Arc<super::NumberedView>>,
+    ) -> Result<AccessLock, Fault> {
+        let lane = self.take_lane();
+        let mut lock = AccessLock { file: Arc::clone(self), lane, held: None };
+        let holder = Holder { space: LockSpace::Access {}, lane: lane as u64, club: 0 };
+        let mode = match kind {
+            Kind::Read => LockMode::Shared {},
+            Kind::Write => LockMode::Exclusive {},
+        };
+        let wished = Wished { holder, mode, shape, view };
+        lock.held = Some(self.lock(&wished, (self.mount.number(), LockPatience::Wait {}))?);
+        Ok(lock)
+    }
+
+    /// Begins an access to a range, with a lock around it where the phase needs one. Whoever waits for a lock holds up no lease.
+    pub(in super::super) fn access_range<'a>(
+        self: &'a Arc<Self>,
+        range: &Range<u64>,
+        kind: Kind,
+        guarded: Guarded,
+    ) -> Result<(Option<AccessLock>, Access<'a>), Fault> {
+        let want = match kind {
+            Kind::Read => Want::Read {},
+            Kind::Write => Want::Write {},
+        };
+        let access = self.access(want)?;
+        if guarded == Guarded::Yes || !self.needs_lock(access.phase, range, kind) {
+            return Ok((None, access));
+        }
+        drop(access);
+        let lock = self.lock_range(range, kind)?;
+        Ok((Some(lock), self.access(want)?))
+    }
+
+    /// Whether a contiguous access must keep others out by itself. Phases keep readers from writers unless they are mixed, and a
+    /// server takes a record at once.
+    pub(in super::super) fn needs_lock(&self, phase: Phase, range: &Range<u64>, kind: Kind) -> bool {
+        if self.homeless.is_some() {
+            return false;
+        }
+        match (phase, kind) {
+            (Phase::Exclusive {} | Phase::Read {}, _) | (Phase::Write {}, Kind::Read) => false,
+            (Phase::Write {}, Kind::Write) => {
+                let many = RECORD_BYTES_MAX as u64 / 4 < range.end - range.start;
+                let mut pieces = self.layout.pieces(range.clone());
+                let first = pieces.next();
+                let elsewhere = pieces.any(|piece| first.is_some_and(|first| first.server != piece.server));
+                elsewhere || (many && self.layout.count() == 1)
+            }
+            // A word is copied at once by every machine.
+            (Phase::Mixed {}, _) => 8 < range.end - range.start || range.start / 8 != (range.end - 1) / 8,
+        }
+    }
+
+    fn take_lane(&self) -> usize {
+        let mut state = self.locks();
+        let free = state.lanes.iter().position(|taken| !taken);
+        let lane = free.unwrap_or(state.lanes.len());
+        if free.is_none() {
+            state.lanes.push(true);
+        }
+        state.lanes[lane] = true;
+        lane
+    }
+
+    fn free_lane(&self, lane: usize) {
+        if let Some(taken) = self.locks().lanes.get_mut(lane) {
+            *taken = false;
+        }
+    }
+}

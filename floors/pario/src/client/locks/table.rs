@@ -1,0 +1,332 @@
+//! The locks that this process has of one file: tokens from the manager, and what is locked under them. Pure: moves in, what to say out.
+//!
+//! Never: uses a token for something new once it was recalled; gives one back while it is in use. Always: a token that was granted was
+//! used at least once before it goes back.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use pario_net::message::{LockMode, LockShape, LockSpace};
+
+/// Tokens that one owner keeps without using them; the oldest go back.
+const KEPT_MAX: usize = 64;
+/// Recalls of tokens that have not come yet.
+const EARLY_MAX: usize = 4096;
+
+/// Whose locks: locks of one owner do not exclude each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Holder {
+    pub(crate) space: LockSpace,
+    pub(crate) lane: u64,
+    pub(crate) club: u64,
+}
+
+/// Something locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Use {
+    pub(crate) holder: Holder,
+    number: u64,
+    id: u64,
+}
+
+/// What is to be told to the manager.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Say {
+    /// The token is given back, or all of it but a range.
+    Return { number: u64, keep: Option<Range<u64>> },
+    /// It is in use; what is not is given back, where that is known.
+    Busy { number: u64, keep: Option<Range<u64>> },
+}
+
+#[derive(Debug)]
+struct Token {
+    number: u64,
+    mode: LockMode,
+    shape: LockShape,
+    uses: Vec<(u64, Range<u64>)>,
+    /// Bytes between which it was ever used.
+    used: Range<u64>,
+    /// Bytes that somebody else waits for.
+    wanted: Option<Range<u64>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    tokens: HashMap<Holder, Vec<Token>>,
+    holders: HashMap<u64, Holder>,
+    early: BTreeMap<u64, Range<u64>>,
+    uses: u64,
+}
+
+/// The bytes between which a shape lies, as far as that is known here.
+fn hull(shape: &LockShape) -> Range<u64> {
+    match *shape {
+        LockShape::Bytes { start, end } => start..end,
+        LockShape::Stream { .. } => 0..u64::MAX,
+    }
+}
+
+fn meet(one: &Range<u64>, two: &Range<u64>) -> bool {
+    one.start < two.end && two.start < one.end
+}
+
+fn join(one: &Range<u64>, two: &Range<u64>) -> Range<u64> {
+    if one.is_empty() { two.clone() } else { one.start.min(two.start)..one.end.max(two.end) }
+}
+
+impl Token {
+    fn covers(&self, mode: LockMode, shape: &LockShape) -> bool {
+        let enough = self.mode == (LockMode::Exclusive {}) || mode == (LockMode::Shared {});
+        let inside = match (self.shape, *shape) {
+            (LockShape::Bytes { start, end }, LockShape::Bytes { start: from, end: to }) => {
+                start <= from && to <= end
+            }
+            (
+                LockShape::Stream { view, offset, bytes },
+                LockShape::Stream { view: other, offset: from, bytes: length },
+            ) => view == other && offset <= from && from + length <= offset + bytes,
+            // A whole file holds every shape.
+            (LockShape::Bytes { start, end }, LockShape::Stream { .. }) => start == 0 && end == u64::MAX,
+            (LockShape::Stream { .. }, LockShape::Bytes { .. }) => false,
+        };
+        enough && inside && self.wanted.is_none()
+    }
+
+    /// What of it can stay although `wanted` goes: the side on which `needed` lies.
+    fn rest(&self, needed: &Range<u64>, wanted: &Range<u64>) -> Option<Range<u64>> {
+        let LockShape::Bytes { start, end } = self.shape else { return None };
+        if needed.is_empty() || meet(needed, wanted) {
+            return None;
+        }
+        Some(if needed.end <= wanted.start { start..wanted.start } else { wanted.end..end })
+    }
+
+    fn in_use(&self) -> Range<u64> {
+        self.uses.iter().fold(0..0, |all, (_, bytes)| join(&all, bytes))
+    }
+}
+
+impl Table {
+    /// Locks under a token that is here, if there is one.
+    pub(crate) fn begin(&mut self, holder: Holder, mode: LockMode, shape: &LockShape) -> Option<Use> {
+        let tokens = self.tokens.get_mut(&holder)?;
+        let token = tokens.iter_mut().rev().find(|token| token.covers(mode, shape))?;
+        self.uses += 1;
+        let bytes = hull(shape);
+        token.used = join(&token.used, &bytes);
+        token.uses.push((self.uses, bytes));
+        Some(Use { holder, number: token.number, id: self.uses })
+    }
+
+    /// A token came, and is used for what it was asked for.
+    pub(crate) fn granted(
+        &mut self,
+        holder: Holder,
+        (number, mode, shape): (u64, LockMode, LockShape),
+        wished: &LockShape,
+        says: &mut Vec<Say>,
+    ) -> Use {
+        self.uses += 1;
+        let bytes = hull(wished);
+        let wanted = self.early.remove(&number);
+        let early = wanted.is_some();
+        let mut token =
+            Token { number, mode, shape, uses: vec![(self.uses, bytes.clone())], used: bytes, wanted };
+        if early {
+            says.push(token.busy());
+        }
+        self.holders.insert(number, holder);
+        let tokens = self.tokens.entry(holder).or_default();
+        tokens.push(token);
+        if KEPT_MAX < tokens.len()
+            && let Some(at) = tokens.iter().position(|token| token.uses.is_empty())
+        {
+            let old = tokens.remove(at);
+            self.holders.remove(&old.number);
+            says.push(Say::Return { number: old.number, keep: None });
+        }
+        Use { holder, number, id: self.uses }
+    }
+
+    /// Somebody else wants what a token covers.
+    pub(crate) fn recalled(&mut self, number: u64, wanted: Range<u64>) -> Option<Say> {
+        let Some(holder) = self.holders.get(&number).copied() else {
+            self.early.insert(number, wanted);
+            if EARLY_MAX < self.early.len() {
+                self.early.pop_first();
+            }
+            return None;
+        };
+        let token = self.token(holder, number)?;
+        let needed = if token.uses.is_empty() { token.used.clone() } else { token.in_use() };
+        if let Some(rest) = token.rest(&needed, &wanted) {
+            return Some(token.keep(rest, needed));
+        }
+        if token.uses.is_empty() {
+            self.remove(holder, number);
+            return Some(Say::Return { number, keep: None });
+        }
+        token.wanted = Some(wanted);
+        Some(token.busy())
+    }
+
+    /// Something is not locked any more. `None` inside: nothing to say; `None`: the lock was lost before.
+    pub(crate) fn end(&mut self, which: Use) -> Option<Option<Say>> {
+        let token = self.token(which.holder, which.number)?;
+        let at = token.uses.iter().position(|(id, _)| *id == which.id)?;
+        token.uses.swap_remove(at);
+        let Some(wanted) = token.wanted.clone() else { return Some(None) };
+        if token.uses.is_empty() {
+            self.remove(which.holder, which.number);
+            return Some(Some(Say::Return { number: which.number, keep: None }));
+        }
+        let needed = token.in_use();
+        let Some(rest) = token.rest(&needed, &wanted) else { return Some(None) };
+        Some(Some(token.keep(rest, needed)))
+    }
+
+    /// Whether something is still locked.
+    pub(crate) fn is_held(&self, which: Use) -> bool {
+        let tokens = self.tokens.get(&which.holder).into_iter().flatten();
+        let mut mine = tokens.filter(|token| token.number == which.number);
+        mine.any(|token| token.uses.iter().any(|(id, _)| *id == which.id))
+    }
+
+    /// The manager that gave them is gone, or the file is closed: everything is void.
+    pub(crate) fn clear(&mut self) {
+        self.tokens.clear();
+        self.holders.clear();
+        self.early.clear();
+    }
+
+    fn token(&mut self, holder: Holder, number: u64) -> Option<&mut Token> {
+        self.tokens.get_mut(&holder)?.iter_mut().find(|token| token.number == number)
+    }
+
+    fn remove(&mut self, holder: Holder, number: u64) {
+        self.holders.remove(&number);
+        if let Some(tokens) = self.tokens.get_mut(&holder) {
+            tokens.retain(|token| token.number != number);
+            if tokens.is_empty() {
+                self.tokens.remove(&holder);
+            }
+        }
+    }
+}
+
+impl Token {
+    fn busy(&mut self) -> Say {
+        let keep = matches!(self.shape, LockShape::Bytes { .. }).then(|| self.in_use());
+        if let Some(Range { start, end }) = keep.clone() {
+            self.shape = LockShape::Bytes { start, end };
+        }
+        Say::Busy { number: self.number, keep }
+    }
+
+    fn keep(&mut self, rest: Range<u64>, needed: Range<u64>) -> Say {
+        self.shape = LockShape::Bytes { start: rest.start, end: rest.end };
+        self.used = needed;
+        self.wanted = None;
+        Say::Return { number: self.number, keep: Some(rest) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Holder = Holder { space: LockSpace::Range {}, lane: 1, club: 0 };
+    const ALONE: LockMode = LockMode::Exclusive {};
+
+    fn bytes(range: Range<u64>) -> LockShape {
+        LockShape::Bytes { start: range.start, end: range.end }
+    }
+
+    fn with_whole_file() -> (Table, Use) {
+        let mut table = Table::default();
+        let mut says = Vec::new();
+        assert_eq!(table.begin(ME, ALONE, &bytes(0..10)), None);
+        let first = table.granted(ME, (7, ALONE, bytes(0..u64::MAX)), &bytes(0..10), &mut says);
+        assert!(says.is_empty());
+        (table, first)
+    }
+
+    #[test]
+    fn a_token_serves_again_and_again_without_a_word() {
+        let (mut table, first) = with_whole_file();
+        assert_eq!(table.end(first), Some(None));
+        for at in 0..100 {
+            let again = table.begin(ME, LockMode::Shared {}, &bytes(at..at + 1)).unwrap();
+            assert!(table.is_held(again));
+            assert_eq!(table.end(again), Some(None));
+            assert!(!table.is_held(again));
+        }
+        assert_eq!(table.begin(Holder { lane: 2, ..ME }, ALONE, &bytes(0..1)), None);
+    }
+
+    #[test]
+    fn what_is_in_use_comes_back_when_it_is_not() {
+        let (mut table, first) = with_whole_file();
+        assert_eq!(table.recalled(7, 5..6), Some(Say::Busy { number: 7, keep: Some(0..10) }));
+        assert_eq!(table.begin(ME, ALONE, &bytes(50..60)), None, "nothing new under it");
+        assert_eq!(table.end(first), Some(Some(Say::Return { number: 7, keep: None })));
+        assert_eq!(table.end(first), None);
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_kept() {
+        let (mut table, first) = with_whole_file();
+        assert_eq!(table.recalled(7, 50..60), Some(Say::Return { number: 7, keep: Some(0..50) }));
+        assert!(table.is_held(first));
+        assert_eq!(table.begin(ME, ALONE, &bytes(40..51)), None);
+        let second = table.begin(ME, ALONE, &bytes(40..50)).unwrap();
+        assert_eq!(table.end(first), Some(None));
+        assert_eq!(table.end(second), Some(None));
+        // Unused now, but used here before: the next wish takes no more than it must.
+        assert_eq!(table.recalled(7, 5..6), Some(Say::Return { number: 7, keep: None }));
+    }
+
+    #[test]
+    fn a_recall_that_comes_before_its_token_counts() {
+        let mut table = Table::default();
+        assert_eq!(table.recalled(7, 0..1), None);
+        let mut says = Vec::new();
+        let first = table.granted(ME, (7, ALONE, bytes(0..10)), &bytes(0..10), &mut says);
+        assert_eq!(says, [Say::Busy { number: 7, keep: Some(0..10) }]);
+        assert_eq!(table.end(first), Some(Some(Say::Return { number: 7, keep: None })));
+    }
+
+    #[test]
+    fn tokens_that_nobody_uses_do_not_pile_up() {
+        let mut table = Table::default();
+        let mut says = Vec::new();
+        for number in 0..1000 {
+            let wish = bytes(number * 10..number * 10 + 1);
+            let one = table.granted(ME, (number, ALONE, wish), &wish, &mut says);
+            assert_eq!(table.end(one), Some(None));
+        }
+        assert_eq!(says.len(), 1000 - KEPT_MAX);
+    }
+
+    #[test]
+    fn shapes_are_covered_by_their_own_view_or_the_whole_file() {
+        let (mut table, first) = with_whole_file();
+        let shape = LockShape::Stream { view: 3, offset: 100, bytes: 50 };
+        assert!(table.begin(ME, ALONE, &shape).is_some());
+        table.end(first);
+        let mut table = Table::default();
+        table.granted(ME, (9, ALONE, shape), &shape, &mut Vec::new());
+        assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 3, offset: 110, bytes: 40 }).is_some());
+        assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 3, offset: 110, bytes: 41 }).is_none());
+        assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 4, offset: 110, bytes: 40 }).is_none());
+    }
+
+    #[test]
+    fn a_lost_manager_takes_all_with_it() {
+        let (mut table, first) = with_whole_file();
+        table.clear();
+        assert!(!table.is_held(first));
+        assert_eq!(table.end(first), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! A shared file pointer on the client's side: memory of the manager's where that can be shared, else messages.
+//!
+//! Always: a move happens once and at once for all; a pointer that went with its manager is told of, and not taken for 0.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pario_core::{Code, Fault, ServerIndex};
+use pario_net::message::{PointerId, PointerMove, Reply, Request};
+use pario_sys::shared::{Access, AttachLimit, Shared};
+
+use super::mount::odd;
+use super::open_file::OpenFile;
+
+/// Where in the memory the number is.
+const VALUE: usize = 0;
+/// Whose turn it is in an ordered call: counts members of the group, call after call.
+const TURN: usize = 8;
+/// Words that members sleep on, each on its own.
+const SLOTS: usize = 64;
+const SLOT_COUNT: usize = 512;
+const PAGE_BYTES: usize = 4096;
+/// How often one that waits for its turn looks whether its group still lives.
+const LOOK: Duration = Duration::from_millis(50);
+/// Looks at the turn before going to sleep.
+const SPINS: usize = 200;
+
+/// See the module.
+pub(crate) struct Pointer {
+    file: Arc<OpenFile>,
+    group: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Views that were set.
+    epoch: u64,
+    /// Ordered calls since.
+    calls: u64,
+    known: Option<Known>,
+}
+
+#[derive(Clone)]
+struct Known {
+    /// The manager's life that has it.
+    manager: u64,
+    page: Option<Arc<Shared>>,
+}
+
+impl std::fmt::Debug for Pointer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pointer").field("group", &self.group).finish_non_exhaustive()
+    }
+}
+
+impl Pointer {
+    pub(super) fn new(file: Arc<OpenFile>, group: u64) -> Pointer {
+        Pointer { file, group, state: Mutex::default() }
+    }
+
+    /// A new pointer, at 0, from now on. All members of the group do so at the same time.
+    pub(crate) fn renew(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.epoch += 1;
+        state.calls = 0;
+        state.known = None;
+    }
+
+    /// Moves it forward and returns where it was.
+    pub(crate) fn add(&self, by: u64) -> Result<u64, Fault> {
+        match self.known()?.page {
+            Some(page) => Ok(page.fetch_add_u64(VALUE, by, Ordering::AcqRel)),
+            None => self.moved(PointerMove::Add { by }),
+        }
+    }
+
+    /// Puts it somewhere.
+    pub(crate) fn set(&self, at: u64) -> Result<(), Fault> {
+        if let Some(page) = self.known()?.page {
+            page.store_u64(VALUE, at, Ordering::Release);
+            return Ok(());
+        }
+        self.moved(PointerMove::Set { at }).map(|_| ())
+    }
+
+    /// Where it is.
+    pub(crate) fn get(&self) -> Result<u64, Fault> {
+        match self.known()?.page {
+            Some(page) => Ok(page.load_u64(VALUE, Ordering::Acquire)),
+            None => self.moved(PointerMove::Add { by: 0 }),
+        }
+    }
+
+    /// Moves it forward in the order of ranks, call after call: nobody moves it before those whose turn comes first have.
+    /// `check` fails when a member is gone. Only where all members share memory with the manager.
+    pub(crate) fn add_in_turn(
+        &self,
+        (rank, size): (usize, usize),
+        by: u64,
+        check: impl Fn() -> Result<(), crate::Error>,
+    ) -> Result<u64, crate::Error> {
+        let Some(page) = self.known()?.page else {
+            let text = "a shared pointer that was to be had as memory is not";
+            return Err(Fault::new(Code::Protocol, text).into());
+        };
+        let turn = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.calls += 1;
+            (state.calls - 1) * size as u64 + rank as u64
+        };
+        let slot = |turn: u64| SLOTS + 4 * usize::try_from(turn % SLOT_COUNT as u64).expect("small");
+        let mut spins = 0;
+        loop {
+            let seen = page.load_u32(slot(turn), Ordering::Acquire);
+            if page.load_u64(TURN, Ordering::Acquire) == turn {
+                break;
+            }
+            spins += 1;
+            if spins < SPINS {
+                std::hint::spin_loop();
+                continue;
+            }
+            let _ = page.futex_wait(slot(turn), seen, Some(LOOK));
+            check()?;
+        }
+        let at = page.fetch_add_u64(VALUE, by, Ordering::AcqRel);
+        page.store_u64(TURN, turn + 1, Ordering::Release);
+        let next = slot(turn + 1);
+        page.store_u32(next, page.load_u32(next, Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        page.futex_wake(next, u32::MAX >> 1);
+        Ok(at)
+    }
+
+    /// What is known of it; asks the manager the first time.
+    fn known(&self) -> Result<Known, Fault> {
+        let mount = &self.file.mount;
+        mount.check_process()?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &state.known {
+            if known.manager == mount.epoch() {
+                return Ok(known.clone());
+            }
+            let text = format!("{}: the shared pointer was lost with the manager", self.file.describe());
+            return Err(Fault::new(Code::Lost, text));
+        }
+        mount.listen()?;
+        let manager = mount.epoch();
+        let pointer = self.id(state.epoch);
+        let answer = mount.call(ServerIndex::MANAGER, &Request::SharePointer { pointer })?;
+        let page = match (answer.reply, answer.descriptors.into_iter().next()) {
+            (Reply::Pointer {}, Some(descriptor)) => {
+                let limit = AttachLimit { bytes_min: PAGE_BYTES, bytes_max: PAGE_BYTES };
+                let page = Shared::attach(descriptor, Access::ReadWrite, limit);
+                Some(Arc::new(page.map_err(|error| Fault::new(Code::Protocol, error.to_string()))?))
+            }
+            (Reply::NotLent {}, _) => None,
+            (other, _) => return Err(odd(&other)),
+        };
+        let known = Known { manager, page };
+        state.known = Some(known.clone());
+        Ok(known)
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
+    fn moved(&self, how: PointerMove) -> Result<u64, Fault> {
+        let epoch = self.state.lock().unwrap_or_else(PoisonError::into_inner).epoch;
+        let request = Request::MovePointer { pointer: self.id(epoch), how };
+        match self.file.mount.call(ServerIndex::MANAGER, &request)?.reply {
+            Reply::Position { at } => Ok(at),
+            other => Err(odd(&other)),
+        }
+    }
+
+    fn id(&self, epoch: u64) -> PointerId {
+        PointerId { inode: self.file.inode, group: self.group, epoch }
+    }
+}
