@@ -216,7 +216,9 @@ fn cure(code: Code, partition: Option<&str>) -> Option<String> {
         | Code::Datatype
         | Code::NotSame
         | Code::NotWritable
-        | Code::NotReadable => return None,
+        | Code::NotReadable
+        | Code::Deadlock
+        | Code::WouldBlock => return None,
     };
     Some(text.to_owned())
 }

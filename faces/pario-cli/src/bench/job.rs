@@ -10,6 +10,7 @@ use super::full::hammer::{self, Hammer, HammerJob};
 use super::full::neighbour::{self, NeighbourJob};
 use super::full::{FillJob, fill};
 use super::io::transfer::{self, Transfer};
+use super::lock::worker::{self as lock, LockJob};
 use super::kernel::rank::{self as kernel_rank, KernelJob};
 use super::meta::names::{self, NamesJob};
 use super::sched::real::pieces::{self, PiecesJob};
@@ -47,6 +48,8 @@ pub(crate) enum Job {
     WritePieces(PiecesJob),
     /// Read some pieces of it.
     ReadPieces(PiecesJob),
+    /// Locks and shared pointers.
+    Lock(LockJob),
 }
 
 /// What a job came to.
@@ -91,6 +94,7 @@ impl State {
             Job::Kernel(job) => kernel_rank::run(self, job),
             Job::WritePieces(job) => pieces::write(self, job),
             Job::ReadPieces(job) => pieces::read(self, job),
+            Job::Lock(job) => lock::run(self, job),
         }
     }
 

@@ -19,6 +19,7 @@ mod ground;
 pub(crate) mod io;
 pub(crate) mod job;
 pub(crate) mod kernel;
+pub(crate) mod lock;
 mod machine;
 pub(crate) mod meta;
 mod plot;

@@ -9,6 +9,7 @@ use pario::core::Size;
 
 use crate::bench::full::FullPlan;
 use crate::bench::io::IoPlan;
+use crate::bench::lock::LockPlan;
 use crate::bench::meta::MetaPlan;
 use crate::bench::sched::{self, Grounds, SchedPlan};
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
@@ -27,6 +28,7 @@ Examples:
   pario bench io --dir /data --json    on the file system of /data, as one JSON object
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
   pario bench full                     an application beside one that writes to a server without room
+  pario bench lock                     locks that are kept, shared pointers, counting together
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
   pario bench sched --plots plots      policies of the I/O scheduler, modelled and real: figures, tables, plots
 
@@ -44,6 +46,8 @@ enum Kernel {
     Meta(MetaArgs),
     /// What an application loses beside another that hammers a full server, one of four, in memory
     Full(FullArgs),
+    /// Locks that are kept, shared pointers, counting together: four processes on one partition
+    Lock(LockArgs),
     /// Dumps of the NAS BT benchmark: diagonal multi-partitioning, a square number of processes
     Btio(BtioArgs),
     /// A dense set of two-dimensional tiles, one per process
@@ -115,6 +119,28 @@ struct FullArgs {
 }
 
 #[derive(ClapArgs, Debug)]
+struct LockArgs {
+    /// Directory to measure in [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Runs that each figure rests on [default: 9; 3 with --quick]
+    #[arg(long, value_name = "N")]
+    runs: Option<usize>,
+    /// Processes that work together
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
+    processes: usize,
+    /// Increments of one counter, by all processes together [default: 1000000; 20000 with --quick]
+    #[arg(long, value_name = "N")]
+    increments: Option<u64>,
+    /// Records where the shared pointer is, by all processes together [default: 100000; 20000 with --quick]
+    #[arg(long, value_name = "N")]
+    records: Option<u64>,
+    /// A first impression: smaller and fewer runs
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(ClapArgs, Debug)]
 struct SchedArgs {
     /// Runs that each figure rests on, each with a seed of its own [default: 9; 3 with --quick]
     #[arg(long, value_name = "N")]
@@ -157,6 +183,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         Kernel::Io(args) => show(context, bench::io::run(&io_plan(args)?)),
         Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
         Kernel::Full(args) => show(context, bench::full::run(&full_plan(args)?)),
+        Kernel::Lock(args) => show(context, bench::lock::run(&lock_plan(args)?)),
         Kernel::Btio(args) => show_kernel(context, &args.asked()?),
         Kernel::Tile(args) => show_kernel(context, &args.asked()?),
         Kernel::Flash(args) => show_kernel(context, &args.asked()?),
@@ -193,6 +220,23 @@ fn full_plan(args: &FullArgs) -> Outcome<FullPlan> {
         return Err(CliError::usage(format!("--size {size}: a multiple of 1MiB, at least 1MiB")));
     }
     Ok(FullPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
+}
+
+fn lock_plan(args: &LockArgs) -> Outcome<LockPlan> {
+    let runs = args.runs.unwrap_or(if args.quick { PAIRS_QUICK } else { PAIRS_DEFAULT });
+    let increments = args.increments.unwrap_or(if args.quick { 20_000 } else { 1_000_000 });
+    let records = args.records.unwrap_or(if args.quick { 20_000 } else { 100_000 });
+    if runs == 0 {
+        return Err(CliError::usage("--runs 0: a figure needs at least one run"));
+    }
+    let processes = args.processes;
+    if !(1..=256).contains(&processes) {
+        return Err(CliError::usage(format!("--processes {processes}: from 1 to 256")));
+    }
+    if increments.min(records) < processes as u64 {
+        return Err(CliError::usage("--increments and --records: at least one for each process"));
+    }
+    Ok(LockPlan { dir: args.dir.clone(), runs, processes, increments, records })
 }
 
 fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {

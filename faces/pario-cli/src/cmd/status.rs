@@ -21,6 +21,7 @@ Examples:
   pario status                  every partition of the registry
   pario status scratch          one; exit code 3 if not all of its servers are there
   pario status --watch          again every second, with rates
+  pario status --locks scratch  who holds locks of which files, and who waits for them
   pario status --json           everything that the servers count")]
 pub(crate) struct Args {
     /// Partitions; without any, all of the registry
@@ -29,6 +30,9 @@ pub(crate) struct Args {
     /// Again and again, with what happened in between; every second unless told otherwise
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_pause)]
     watch: Option<f64>,
+    /// Also the locks of files, their holders and who waits for them
+    #[arg(short, long)]
+    locks: bool,
 }
 
 fn parse_pause(text: &str) -> Result<f64, String> {
@@ -40,7 +44,7 @@ fn parse_pause(text: &str) -> Result<f64, String> {
 pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     let Some(pause) = args.watch else {
         let seen = look(context, args)?;
-        print(context, &seen, None)?;
+        print(context, args, &seen, None)?;
         let ill = |health: &&PartitionHealth| matches!(health.condition, Condition::Dead | Condition::Partly);
         return match seen.iter().find(ill) {
             Some(_) if !args.names.is_empty() => Err(CliError::Told { code: EXIT_PARTLY }),
@@ -55,7 +59,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
             // Home, and clear what is below.
             context.print(|out| out.write_all(b"\x1b[H\x1b[J"))?;
         }
-        print(context, &seen, before.as_ref().map(|(seen, then)| (seen.as_slice(), then.elapsed())))?;
+        print(context, args, &seen, before.as_ref().map(|(seen, then)| (seen.as_slice(), then.elapsed())))?;
         context.flush()?;
         before = Some((seen, now));
         rest(Duration::from_secs_f64(pause));
@@ -79,7 +83,7 @@ fn look(context: &Context, args: &Args) -> Outcome<Vec<PartitionHealth>> {
 /// What was seen before, and how long ago.
 type Before<'a> = Option<(&'a [PartitionHealth], Duration)>;
 
-fn print(context: &Context, seen: &[PartitionHealth], before: Before<'_>) -> Outcome {
+fn print(context: &Context, args: &Args, seen: &[PartitionHealth], before: Before<'_>) -> Outcome {
     if context.speech.json {
         return context.json(&seen.iter().map(PartitionHealth::facts).collect::<Vec<_>>());
     }
@@ -96,6 +100,9 @@ fn print(context: &Context, seen: &[PartitionHealth], before: Before<'_>) -> Out
             Some((seen.iter().find(same)?, ago))
         });
         partition(context, health, earlier)?;
+        if args.locks {
+            locks(context, health)?;
+        }
     }
     Ok(())
 }
@@ -269,6 +276,41 @@ fn clients(report: &Value) -> Option<usize> {
         .map(|client| client["session"].as_str())
         .collect();
     Some(sessions.len())
+}
+
+/// Locks: what is held, by whom, and who waits for it.
+fn locks(context: &Context, health: &PartitionHealth) -> Outcome {
+    let manager = health.servers.iter().find_map(|server| server.report.as_ref().ok()?.get("manager"));
+    let Some(locks) = manager.and_then(|manager| manager.get("locks")) else { return Ok(()) };
+    let rows = |name: &str| locks[name].as_array().cloned().unwrap_or_default();
+    let (held, waiting) = (rows("held"), rows("waiting"));
+    if held.is_empty() && waiting.is_empty() {
+        return context.line("  no locks");
+    }
+    let word = |row: &Value, name: &str| row[name].as_str().unwrap_or("?").to_owned();
+    let bytes = |row: &Value| {
+        let end = row["end"].as_u64().map_or("the end".to_owned(), |end| end.to_string());
+        format!("{} to {end}", row["start"])
+    };
+    let mut table = Table::with_head(&["inode", "<lock", "<mode", "<bytes", "<state", "<who"]).indented(2);
+    for row in &held {
+        let who = crate::error::one_line(&word(row, "holder"));
+        let state = word(row, "state");
+        table.row(vec![row["inode"].to_string(), word(row, "space"), word(row, "mode"), bytes(row), state, who]);
+    }
+    for row in &waiting {
+        let holders: Vec<&str> = row["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let waited = duration(Duration::from_secs_f64(row["waited_s"].as_f64().unwrap_or(0.0).max(0.0)));
+        let who = crate::error::one_line(&format!("{}, for {}", word(row, "waiter"), holders.join(", ")));
+        let state = format!("waits {waited}");
+        table.row(vec![row["inode"].to_string(), String::new(), word(row, "mode"), bytes(row), state, who]);
+    }
+    context.print(|out| table.print(out))?;
+    let (count, shown) = (locks["count"].as_u64().unwrap_or(0), held.len() as u64);
+    if shown < count {
+        context.line(format!("  and {} more", count - shown))?;
+    }
+    Ok(())
 }
 
 /// Who waits for whom.

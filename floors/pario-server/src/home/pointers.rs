@@ -1,7 +1,7 @@
 //! Shared file pointers: one number per group that has a file open, in memory that the group's processes of this node add to by themselves;
 //! those of other nodes send a message.
 //!
-//! The memory has several writers, which is the exception (decision 0007): each change is one atomic addition or store, so a process that
+//! The memory has several writers, which is the exception (decision 0009): each change is one atomic addition or store, so a process that
 //! dies at any instruction leaves a pointer that is whole.
 //!
 //! Never: keeps a pointer whose sessions have all closed the file. Always: a pointer of a later view starts at 0.

@@ -53,7 +53,7 @@ impl OpenFile {
         self.mount.check_process()?;
         let view = place.view.view();
         let Some(span) = place.span() else { return Ok(0) };
-        if view.is_whole() {
+        if view.direction() == Direction::Increasing && place.is_one_piece() {
             return self.read(span.start, target, guarded);
         }
         if view.direction() != Direction::Increasing || MAPPED_BYTES_MAX * 4 <= place.piece_bytes() {

@@ -31,7 +31,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// From its first to its last byte in the file; `None` if it has no byte.
-    pub(super) fn span(&self) -> Option<Range<u64>> {
+    pub(crate) fn span(&self) -> Option<Range<u64>> {
         if self.stream.is_empty() {
             return None;
         }
@@ -39,6 +39,11 @@ impl Place {
         let first = view.file_offset(self.stream.start)?;
         let last = view.file_offset(self.stream.end.checked_sub(1)?)?;
         Some(first..last.checked_add(1)?)
+    }
+
+    /// Whether it is one piece of the file.
+    pub(crate) fn is_one_piece(&self) -> bool {
+        self.span().is_some_and(|span| span.end - span.start == self.stream.end - self.stream.start)
     }
 
     /// How many pieces of the file a typical part of the stream lies in, judged by its beginning.
@@ -68,7 +73,7 @@ impl OpenFile {
         }
         // What must be there as a whole or not at all goes as one record, if it fits into one.
         let one_record = guarded == Guarded::Yes && source.len() <= self.mount.outbox()?.whole_bytes_max();
-        if !one_record && (place.view.view().is_whole() || LARGE_BYTES <= place.piece_bytes()) {
+        if !one_record && (place.is_one_piece() || LARGE_BYTES <= place.piece_bytes()) {
             return self.write_pieces(place, source, (heard, guarded));
         }
         let _time = self.mount.timed(&self.mount.counters.write_ns);

@@ -25,8 +25,8 @@ pub(super) struct Atomic {
 
 /// Held while an access goes on.
 pub(super) enum Guard<'a> {
-    /// Atomic mode is off.
-    Off,
+    /// Atomic mode is off. A contiguous call through a tier, whose servers know no phases, keeps others out all the same.
+    Off { _lock: Option<AccessLock> },
     /// Only this process can touch the same bytes.
     Read { _here: RwLockReadGuard<'a, ()> },
     /// The same, of a write.
@@ -38,7 +38,7 @@ pub(super) enum Guard<'a> {
 impl Guard<'_> {
     pub(super) fn guarded(&self) -> Guarded {
         match self {
-            Guard::Off => Guarded::No,
+            Guard::Off { .. } => Guarded::No,
             Guard::Read { .. } | Guard::Write { .. } | Guard::Locked { .. } => Guarded::Yes,
         }
     }
@@ -76,10 +76,17 @@ impl Inner {
         Ok(())
     }
 
+    fn in_several_blocks(&self, place: &Place) -> bool {
+        let block = self.file.layout().stripe_bytes();
+        place.span().is_some_and(|span| span.start / block != (span.end - 1) / block)
+    }
+
     /// Keeps others out of what an access touches, as atomic mode demands.
     pub(super) fn guard(&self, place: &Place, kind: Kind) -> Result<Guard<'_>> {
         if !self.atomic.on.load(Ordering::Acquire) {
-            return Ok(Guard::Off);
+            let several = self.is_tiered() && place.is_one_piece() && self.in_several_blocks(place);
+            let lock = if several { self.file.lock_place(place, kind)? } else { None };
+            return Ok(Guard::Off { _lock: lock });
         }
         if !self.atomic.apart.load(Ordering::Acquire) {
             return Ok(Guard::Locked { _lock: self.file.lock_place(place, kind)? });

@@ -457,6 +457,11 @@ impl GroupFile {
 }
 
 impl Inner {
+    /// Whether accesses go through a tier of the application's own.
+    pub(super) fn is_tiered(&self) -> bool {
+        self.tier.is_some()
+    }
+
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,0 +1,167 @@
+//! What a process of `pario bench lock` does.
+
+use std::sync::Arc;
+
+use pario::{Group, Hints, LockOptions};
+use serde::{Deserialize, Serialize};
+
+use super::super::error::BenchError;
+use super::super::job::{Outcome, State, counts_of, counts_since};
+use crate::clock::Began;
+
+/// Bytes of a record that goes where a shared pointer is.
+pub(crate) const RECORD_BYTES: usize = 4096;
+/// How reads, writes and waits are called in an outcome.
+pub(crate) const CALLS: &str = "system_calls";
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum LockWork {
+    /// Lock and unlock what is kept.
+    Cached,
+    /// Records where the shared pointer is.
+    Shared,
+    /// The same in the order of ranks.
+    Ordered,
+    /// Count together in a file.
+    Increment,
+}
+
+/// What a worker is told.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct LockJob {
+    pub(crate) partition: String,
+    pub(crate) path: String,
+    pub(crate) work: LockWork,
+    pub(crate) count: u64,
+}
+
+/// Does it.
+pub(crate) fn run(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
+    match job.work {
+        LockWork::Cached => cached(state, job),
+        LockWork::Shared | LockWork::Ordered => records(state, job),
+        LockWork::Increment => increment(state, job),
+    }
+}
+
+fn cached(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
+    let partition = state.mount(&job.partition)?;
+    let file = partition.options().read(true).write(true).create(true).open(&job.path)?;
+    let options = LockOptions::exclusive();
+    drop(file.lock(0..1, &options)?);
+    let (before, calls) = (counts_of(&partition), system_calls());
+    let began = Began::now();
+    for number in 0..job.count {
+        let at = number % 1024 * 100;
+        file.lock(at..at + 100, &options)?.unlock()?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let mut counts = counts_since(&partition, &before);
+    // The second look reads what the first did not: its own two files.
+    counts.insert(CALLS.to_owned(), system_calls().saturating_sub(calls).saturating_sub(LOOK_CALLS));
+    file.close()?;
+    Ok(Outcome { seconds, calls: job.count, counts, ..Outcome::default() })
+}
+
+/// System calls that a look at their number makes itself, as far as it sees them.
+const LOOK_CALLS: u64 = 4;
+
+/// Reads and writes of this process, and times that it waited, as the kernel counts them.
+fn system_calls() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let number = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().last()?.parse().ok()).unwrap_or(0u64)
+    };
+    number(&io, "syscr:") + number(&io, "syscw:") + number(&status, "voluntary_ctxt_switches:")
+}
+
+fn group() -> Result<Arc<dyn Group>, BenchError> {
+    let group = pario::group::from_env()?;
+    group.ok_or_else(|| BenchError::Worker("a process was not invited to its group".to_owned()))
+}
+
+fn records(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
+    let group = group()?;
+    let partition = state.mount(&job.partition)?;
+    let mut record = vec![0xA5; RECORD_BYTES];
+    record[..8].copy_from_slice(&(group.rank() as u64).to_le_bytes());
+    let options = partition.options().read(true).write(true).create(true).truncate(true);
+    group.barrier()?;
+    let (before, began) = (counts_of(&partition), Began::now());
+    let file = options.open_all(&group, &job.path, &Hints::default())?;
+    for number in 0..job.count {
+        record[8..16].copy_from_slice(&number.to_le_bytes());
+        match job.work {
+            LockWork::Ordered => file.write_ordered(&record)?,
+            LockWork::Shared | LockWork::Cached | LockWork::Increment => file.write_shared(&record)?,
+        }
+    }
+    file.close()?;
+    let seconds = began.elapsed().as_secs_f64();
+    let counts = counts_since(&partition, &before);
+    group.barrier()?;
+    if group.rank() == 0 {
+        check_records(&partition, job, group.size() as u64)?;
+    }
+    group.barrier()?;
+    Ok(Outcome { seconds, calls: job.count, counts, ..Outcome::default() })
+}
+
+/// Every record of every process is there once, and in the order of ranks where that was asked for.
+fn check_records(partition: &pario::Partition, job: &LockJob, processes: u64) -> Result<(), BenchError> {
+    let wrong = |what: String| BenchError::Worker(format!("records at a shared pointer: {what}"));
+    let file = partition.open(&job.path)?;
+    let total = processes * job.count;
+    if file.len()? != total * RECORD_BYTES as u64 {
+        return Err(wrong(format!("{} bytes of {}", file.len()?, total * RECORD_BYTES as u64)));
+    }
+    let mut next = vec![0u64; usize::try_from(processes).unwrap_or(0)];
+    let mut head = [0; 16];
+    for place in 0..total {
+        file.read_exact_at(place * RECORD_BYTES as u64, &mut head)?;
+        let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+        let (rank, number) = (word(0), word(8));
+        let expected = usize::try_from(rank).ok().and_then(|rank| next.get_mut(rank));
+        let Some(expected) = expected.filter(|expected| **expected == number) else {
+            return Err(wrong(format!("place {place} has record {number} of rank {rank}")));
+        };
+        *expected += 1;
+        if job.work == LockWork::Ordered && rank != place % processes {
+            return Err(wrong(format!("place {place} is rank {rank}'s")));
+        }
+    }
+    Ok(file.close()?)
+}
+
+fn increment(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
+    let group = group()?;
+    let partition = state.mount(&job.partition)?;
+    let file = partition.options().read(true).write(true).create(true).open(&job.path)?;
+    if group.rank() == 0 {
+        file.write_at(0, &[0; 8])?;
+        file.sync()?;
+    }
+    group.barrier()?;
+    let (options, before, began) = (LockOptions::exclusive(), counts_of(&partition), Began::now());
+    for _ in 0..job.count {
+        let guard = file.lock(0..8, &options)?;
+        let mut bytes = [0; 8];
+        file.read_exact_at(0, &mut bytes)?;
+        file.write_at(0, &(u64::from_le_bytes(bytes) + 1).to_le_bytes())?;
+        guard.unlock()?;
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let counts = counts_since(&partition, &before);
+    group.barrier()?;
+    let mut bytes = [0; 8];
+    file.read_exact_at(0, &mut bytes)?;
+    let (found, expected) = (u64::from_le_bytes(bytes), job.count * group.size() as u64);
+    if found != expected {
+        return Err(BenchError::Worker(format!("{} of {expected} increments were lost", expected - found)));
+    }
+    file.close()?;
+    Ok(Outcome { seconds, calls: job.count, counts, ..Outcome::default() })
+}
