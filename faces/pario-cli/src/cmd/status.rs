@@ -296,10 +296,18 @@ fn locks(context: &Context, health: &PartitionHealth) -> Outcome {
     for row in &held {
         let who = crate::error::one_line(&word(row, "holder"));
         let state = word(row, "state");
-        table.row(vec![row["inode"].to_string(), word(row, "space"), word(row, "mode"), bytes(row), state, who]);
+        table.row(vec![
+            row["inode"].to_string(),
+            word(row, "space"),
+            word(row, "mode"),
+            bytes(row),
+            state,
+            who,
+        ]);
     }
     for row in &waiting {
-        let holders: Vec<&str> = row["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let holders: Vec<&str> =
+            row["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let waited = duration(Duration::from_secs_f64(row["waited_s"].as_f64().unwrap_or(0.0).max(0.0)));
         let who = crate::error::one_line(&format!("{}, for {}", word(row, "waiter"), holders.join(", ")));
         let state = format!("waits {waited}");

@@ -170,7 +170,7 @@ fn a_full_queue_refuses_and_names_the_server() {
     servers.free();
     let outcomes = (1..under_way + 10).map(|_| calls.next()).collect::<Vec<_>>();
     let failed = outcomes.iter().filter(|outcome| outcome.is_err()).count();
-    assert!((9..9 + queue::WORKERS_MAX).contains(&failed), "{failed} more were refused");
+    assert!((9..=9 + queue::WORKERS_MAX).contains(&failed), "{failed} more were refused");
 }
 
 #[test]

@@ -23,8 +23,10 @@ const SLOT_COUNT: usize = 512;
 const PAGE_BYTES: usize = 4096;
 /// How often one that waits for its turn looks whether its group still lives.
 const LOOK: Duration = Duration::from_millis(50);
-/// Looks at the turn before going to sleep.
-const SPINS: usize = 200;
+/// Looks at the turn before going to sleep, the processor given to others in between.
+const YIELDS: usize = 40;
+/// In a word that its member sleeps on.
+const ASLEEP: u32 = 1;
 
 /// See the module.
 pub(crate) struct Pointer {
@@ -111,25 +113,27 @@ impl Pointer {
             (state.calls - 1) * size as u64 + rank as u64
         };
         let slot = |turn: u64| SLOTS + 4 * usize::try_from(turn % SLOT_COUNT as u64).expect("small");
-        let mut spins = 0;
-        loop {
-            let seen = page.load_u32(slot(turn), Ordering::Acquire);
-            if page.load_u64(TURN, Ordering::Acquire) == turn {
-                break;
-            }
-            spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
+        let mut looks = 0;
+        while page.load_u64(TURN, Ordering::SeqCst) != turn {
+            looks += 1;
+            if looks < YIELDS {
+                std::thread::yield_now();
                 continue;
             }
-            let _ = page.futex_wait(slot(turn), seen, Some(LOOK));
-            check()?;
+            // Said before the turn is looked at once more: whoever passes it on either sees that we sleep, or we see that it is ours.
+            page.store_u32(slot(turn), ASLEEP, Ordering::SeqCst);
+            if page.load_u64(TURN, Ordering::SeqCst) != turn {
+                let _ = page.futex_wait(slot(turn), ASLEEP, Some(LOOK));
+                check()?;
+            }
         }
         let at = page.fetch_add_u64(VALUE, by, Ordering::AcqRel);
-        page.store_u64(TURN, turn + 1, Ordering::Release);
+        page.store_u64(TURN, turn + 1, Ordering::SeqCst);
         let next = slot(turn + 1);
-        page.store_u32(next, page.load_u32(next, Ordering::Relaxed).wrapping_add(1), Ordering::Release);
-        page.futex_wake(next, u32::MAX >> 1);
+        if page.load_u32(next, Ordering::SeqCst) == ASLEEP {
+            page.store_u32(next, 0, Ordering::SeqCst);
+            page.futex_wake(next, u32::MAX >> 1);
+        }
         Ok(at)
     }
 
@@ -142,7 +146,8 @@ impl Pointer {
             if known.manager == mount.epoch() {
                 return Ok(known.clone());
             }
-            let text = format!("{}: the shared pointer was lost with the manager", self.file.describe());
+            let text =
+                format!("{}: the shared pointer was lost with the manager, server 0", self.file.describe());
             return Err(Fault::new(Code::Lost, text));
         }
         mount.listen()?;

@@ -2,7 +2,7 @@
 //!
 //! | way | when | costs |
 //! |---|---|---|
-//! | direct | exclusive or write phase (there with an intent), same node, a large part of a block, none of our own records pending there | one copy, one system call |
+//! | direct | same node, a large part of a block (any in the mixed phase; in the write phase with an intent), none of our own records pending there | one copy, one system call |
 //! | record | same node | two copies, no system call |
 //! | message | another node, or a store that is reached by message only | the network |
 //!
@@ -102,8 +102,7 @@ struct Write<'a> {
 impl Write<'_> {
     fn run(&self) -> Result<(), Fault> {
         let range = self.offset..self.offset + self.data.len() as u64;
-        let allowed = matches!(self.access.phase, Phase::Exclusive {} | Phase::Write {});
-        let direct_allowed = allowed && !self.file.is_pending(&range);
+        let direct_allowed = self.file.homeless.is_none() && !self.file.is_pending(&range);
         let mut record: Option<Range<u64>> = None;
         let mut messages = false;
         for piece in self.parts(range.clone()) {
@@ -143,7 +142,9 @@ impl Write<'_> {
         if !connection.shares_memory() {
             return Ok(Way::Message);
         }
-        if direct_allowed && DIRECT_BYTES_MIN <= piece.bytes && connection.welcome().lends_writing {
+        // In the mixed phase a record would have to be waited for.
+        let large = DIRECT_BYTES_MIN <= piece.bytes || self.access.phase == (Phase::Mixed {});
+        if direct_allowed && large && connection.welcome().lends_writing {
             return Ok(Way::Direct);
         }
         Ok(Way::Record)

@@ -75,12 +75,16 @@ pub fn visible(processes: &[Vec<Access>]) -> Result<(), String> {
     for read in &all {
         let Did::Read(found) = &read.did else { continue };
         for (cell, tag) in read.cells.iter().zip(found) {
-            let writes = || all.iter().filter(|write| matches!(write.did, Did::Wrote(_)) && write.cells.contains(cell));
+            let writes = || {
+                all.iter().filter(|write| matches!(write.did, Did::Wrote(_)) && write.cells.contains(cell))
+            };
             let source = writes().find(|write| write.did == Did::Wrote(*tag));
             let began = match source {
                 Some(write) if write.began <= read.ended => write.ended,
                 None if *tag == 0 => 0,
-                Some(_) | None => return Err(format!("cell {cell}: tag {tag} was read before anybody wrote it")),
+                Some(_) | None => {
+                    return Err(format!("cell {cell}: tag {tag} was read before anybody wrote it"));
+                }
             };
             let newer = writes().find(|write| began < write.began && write.ended < read.began);
             if let Some(newer) = newer {
@@ -93,7 +97,12 @@ pub fn visible(processes: &[Vec<Access>]) -> Result<(), String> {
 
 #[test]
 fn the_checker_sees_what_cannot_be() {
-    let write = |began, ended, cells: &[usize], tag| Access { began, ended, cells: cells.to_vec(), did: Did::Wrote(tag) };
+    let write = |began, ended, cells: &[usize], tag| Access {
+        began,
+        ended,
+        cells: cells.to_vec(),
+        did: Did::Wrote(tag),
+    };
     let read = |began, ended, cells: &[usize], tags: &[u64]| Access {
         began,
         ended,

@@ -35,7 +35,8 @@ const ACCESSES: u64 = 14;
 fn member() {
     let Some(job) = job() else { return };
     let words: Vec<&str> = job.split(' ').collect();
-    let (seed, group_number, atomic) = (words[0].parse::<u64>().unwrap(), words[1].parse::<u64>().unwrap(), words[2] == "1");
+    let (seed, group_number, atomic) =
+        (words[0].parse::<u64>().unwrap(), words[1].parse::<u64>().unwrap(), words[2] == "1");
     let group = pario::group::from_env().unwrap().expect("a member was invited");
     let partition = mounted();
     let hints = Hints { method: Some(words[3].parse::<Method>().unwrap()), ..Hints::default() };
@@ -133,7 +134,10 @@ fn log_of(path: &Path) -> Vec<Access> {
             Access {
                 began: line["began"].as_u64().unwrap(),
                 ended: line["ended"].as_u64().unwrap(),
-                cells: numbers(&line["cells"]).into_iter().map(|cell| usize::try_from(cell).unwrap()).collect(),
+                cells: numbers(&line["cells"])
+                    .into_iter()
+                    .map(|cell| usize::try_from(cell).unwrap())
+                    .collect(),
                 did,
             }
         })

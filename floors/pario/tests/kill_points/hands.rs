@@ -27,6 +27,8 @@ const CUT: usize = 30_000;
 pub enum Work {
     /// Records to a file that `sharers` write, each into every so-many-th region from its own on; synced.
     Records { path: String, sharers: u64, first: u64 },
+    /// The same, each round under a lock that all sharers want.
+    Locked { path: String, sharers: u64, first: u64 },
     /// A new file, by the direct path; closed.
     Direct,
     /// A new client with an outbox of its own, and a file; closed.
@@ -61,6 +63,11 @@ pub fn bytes_of(who: &str, round: u64, bytes: usize) -> Vec<u8> {
 }
 
 impl Work {
+    /// Records under a lock that two share.
+    pub fn locked(path: &str, first: u64) -> Work {
+        Work::Locked { path: path.to_owned(), sharers: 2, first }
+    }
+
     /// Records to a file of one's own, or to one that two share.
     pub fn records(path: &str, first: Option<u64>) -> Work {
         let (sharers, first) = first.map_or((1, 0), |first| (2, first));
@@ -72,7 +79,7 @@ impl Hand {
     pub fn new(stage: &Stage, who: &'static str, work: Work) -> Hand {
         let partition = stage.mount();
         let file = match &work {
-            Work::Records { path, .. } => {
+            Work::Records { path, .. } | Work::Locked { path, .. } => {
                 Some(partition.options().read(true).write(true).create(true).open(path).unwrap())
             }
             _ => None,
@@ -98,11 +105,17 @@ impl Hand {
         said
     }
 
+    fn lock(&mut self) -> pario::Result<pario::RangeLock> {
+        self.call(|hand| hand.file.as_ref().unwrap().lock(0..1, &pario::LockOptions::exclusive()))
+    }
+
     /// One round. After an error the same one can be tried again.
     pub fn round(&mut self) -> pario::Result<()> {
         let (round, path) = (self.done, self.path(self.done));
         match self.work.clone() {
-            Work::Records { sharers, first, .. } => {
+            Work::Records { sharers, first, .. } | Work::Locked { sharers, first, .. } => {
+                let locked = matches!(self.work, Work::Locked { .. });
+                let guard = if locked { Some(self.lock()?) } else { None };
                 let at = (round * sharers + first) * REGION as u64;
                 let data = bytes_of(self.who, round, REGION);
                 for part in [0, REGION / 2] {
@@ -110,6 +123,9 @@ impl Hand {
                     self.call(|hand| hand.file.as_ref().unwrap().write_at(at + part as u64, half))?;
                 }
                 self.call(|hand| hand.file.as_ref().unwrap().sync())?;
+                if let Some(guard) = guard {
+                    self.call(|_| guard.unlock())?;
+                }
             }
             Work::Direct => {
                 let options =
@@ -157,7 +173,7 @@ impl Hand {
         for round in 0..self.done {
             self.check_round(reader, round);
         }
-        if let Work::Records { path, sharers, first } = &self.work {
+        if let Work::Records { path, sharers, first } | Work::Locked { path, sharers, first } = &self.work {
             let at = (self.done * sharers + first) * REGION as u64;
             let mut found = vec![0; REGION];
             let count = reader.open(path).unwrap().read_at(at, &mut found).unwrap();
@@ -170,7 +186,7 @@ impl Hand {
     fn check_round(&self, reader: &Partition, round: u64) {
         let path = self.path(round);
         let (path, at, bytes, size) = match &self.work {
-            Work::Records { path, sharers, first } => {
+            Work::Records { path, sharers, first } | Work::Locked { path, sharers, first } => {
                 (path.clone(), (round * sharers + first) * REGION as u64, REGION, None)
             }
             Work::Direct => (path, 0, DIRECT, Some(DIRECT)),

@@ -13,6 +13,7 @@ mod common;
 mod clients;
 mod hands;
 mod late;
+mod locks;
 mod servers;
 mod stand;
 
@@ -22,7 +23,8 @@ use self::common::stage::{Program, Stage};
 use self::stand::each_of;
 
 fn points_of(role: Role) -> Vec<Point> {
-    Point::ALL.iter().copied().filter(|point| point.role() == role).collect()
+    let mine = |point: &Point| point.role() == role && !locks::POINTS.contains(point);
+    Point::ALL.iter().copied().filter(mine).collect()
 }
 
 #[test]
@@ -44,6 +46,17 @@ fn the_manager_at_its_points() {
 #[test]
 fn a_server_that_goes_on_writes_nothing_that_is_no_longer_there() {
     each_of(&[Point::DrainHeads, Point::DrainUnwritten, Point::DrainChecked], late::case);
+}
+
+#[test]
+fn holders_of_locks_at_their_points() {
+    each_of(&locks::POINTS, locks::case);
+}
+
+/// Not a test of its own: the holder of locks that is killed or stopped.
+#[test]
+fn locker() {
+    locks::victim();
 }
 
 /// Not a test of its own: the client that is killed or stopped.

@@ -30,6 +30,7 @@ fn scene(point: Point) -> Scene {
         Point::LendAsked | Point::LendOpened | Point::LendSent => plain(Work::Direct, 3),
         Point::CutObject | Point::CutNoted | Point::CutCarried => plain(Work::Cut, 3),
         Point::RemoveObject | Point::RemoveNoted | Point::RemoveCarried => plain(Work::Remove, 3),
+        Point::LockGranted | Point::UnlockHeard => plain(Work::locked("wide", 0), 5),
         Point::NamesFrozen | Point::NamesApplied => plain(Work::Name, 1),
         Point::LogUnwritten | Point::LogWritten => plain(Work::Name, 8),
         Point::LogUnsynced | Point::LogSynced => plain(Work::Name, 3),
@@ -53,6 +54,7 @@ pub fn case(case: Case) {
     let deserter = scene.deserted.then(|| deserter(&stand));
     let second = match &scene.work {
         Work::Records { path, .. } => Work::records(path, Some(1)),
+        Work::Locked { path, .. } => Work::locked(path, 1),
         other => other.clone(),
     };
     let hands = [Hand::new(stage, "first", scene.work), Hand::new(stage, "second", second)];

@@ -140,7 +140,12 @@ impl Runs {
             Goal::AtMost(100.0),
             "lock and unlock of a range whose lock is kept",
         );
-        figures.add("cached_lock_messages", of(&self.cached_messages, "messages"), Goal::AtMost(0.0), "of a million");
+        figures.add(
+            "cached_lock_messages",
+            of(&self.cached_messages, "messages"),
+            Goal::AtMost(0.0),
+            "of a million",
+        );
         figures.add(
             "cached_lock_syscalls",
             of(&self.cached_switches, "calls"),
@@ -166,7 +171,12 @@ impl Runs {
             format!("{} processes, none of {} lost", plan.processes, plan.increments),
         );
         figures.add("lock_moves", of(&self.moves, ""), Goal::None, "changes of the counter's holder");
-        figures.add("messages_per_move", of(&self.moved_messages, ""), Goal::None, "asked for, in use, given back");
+        figures.add(
+            "messages_per_move",
+            of(&self.moved_messages, ""),
+            Goal::None,
+            "asked for, in use, given back",
+        );
         figures
     }
 }

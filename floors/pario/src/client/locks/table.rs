@@ -4,6 +4,7 @@
 //! used at least once before it goes back.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use pario_net::message::{LockMode, LockShape, LockSpace};
@@ -50,10 +51,32 @@ struct Token {
     wanted: Option<Range<u64>>,
 }
 
+/// Puts a few numbers of our own together; a lock that is kept must cost next to nothing.
+#[derive(Default)]
+pub(crate) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn write_isize(&mut self, number: isize) {
+        self.write_u64(number as u64);
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    tokens: HashMap<Holder, Vec<Token>>,
+    tokens: HashMap<Holder, Vec<Token>, BuildHasherDefault<Mixer>>,
     holders: HashMap<u64, Holder>,
     early: BTreeMap<u64, Range<u64>>,
     uses: u64,

@@ -116,8 +116,10 @@ impl RangeLock {
 
     fn lost(&self) -> Fault {
         let Range { start, end } = self.range;
-        let text =
-            format!("{}: the lock of bytes {start} to {end} was lost with the manager", self.file.describe());
+        let text = format!(
+            "{}: the lock of bytes {start} to {end} was lost with the manager, server 0",
+            self.file.describe()
+        );
         Fault::new(Code::Lost, text)
     }
 }
