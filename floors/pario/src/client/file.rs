@@ -351,6 +351,7 @@ impl Handle {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
+        self.file.leave_lane(self.lane);
         Ok(self.file.close(&self.heard)?)
     }
 }

@@ -183,6 +183,15 @@ impl OpenFile {
         }
     }
 
+    /// A handle is closed: locks that it kept go back.
+    pub(super) fn leave_lane(&self, lane: u64) {
+        let mut says = Vec::new();
+        self.locks().table.leave(lane, &mut says);
+        for say in says {
+            self.say(say);
+        }
+    }
+
     /// The last handle is closed; the manager drops the locks with the use.
     pub(super) fn drop_locks(&self) {
         self.locks().table.clear();

@@ -4,7 +4,6 @@
 //! used at least once before it goes back.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
 
 use pario_net::message::{LockMode, LockShape, LockSpace};
@@ -51,32 +50,22 @@ struct Token {
     wanted: Option<Range<u64>>,
 }
 
-/// Puts a few numbers of our own together; a lock that is kept must cost next to nothing.
-#[derive(Default)]
-pub(crate) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-
-    fn write_isize(&mut self, number: isize) {
-        self.write_u64(number as u64);
-    }
+/// Tokens of one holder.
+#[derive(Debug)]
+struct Slot {
+    holder: Holder,
+    tokens: Vec<Token>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    tokens: HashMap<Holder, Vec<Token>, BuildHasherDefault<Mixer>>,
+    slots: Vec<Slot>,
+    /// Where a holder's tokens are.
+    places: HashMap<Holder, usize>,
+    /// The place that was used last: mostly the next one's too.
+    recent: usize,
+    /// Whose a token is.
     holders: HashMap<u64, Holder>,
     early: BTreeMap<u64, Range<u64>>,
     uses: u64,
@@ -133,8 +122,9 @@ impl Token {
 impl Table {
     /// Locks under a token that is here, if there is one.
     pub(crate) fn begin(&mut self, holder: Holder, mode: LockMode, shape: &LockShape) -> Option<Use> {
-        let tokens = self.tokens.get_mut(&holder)?;
-        let token = tokens.iter_mut().rev().find(|token| token.covers(mode, shape))?;
+        let place = self.place(&holder)?;
+        self.recent = place;
+        let token = self.slots[place].tokens.iter_mut().rev().find(|token| token.covers(mode, shape))?;
         self.uses += 1;
         let bytes = hull(shape);
         token.used = join(&token.used, &bytes);
@@ -160,7 +150,12 @@ impl Table {
             says.push(token.busy());
         }
         self.holders.insert(number, holder);
-        let tokens = self.tokens.entry(holder).or_default();
+        let place = self.place(&holder).unwrap_or_else(|| {
+            self.slots.push(Slot { holder, tokens: Vec::new() });
+            self.places.insert(holder, self.slots.len() - 1);
+            self.slots.len() - 1
+        });
+        let tokens = &mut self.slots[place].tokens;
         tokens.push(token);
         if KEPT_MAX < tokens.len()
             && let Some(at) = tokens.iter().position(|token| token.uses.is_empty())
@@ -211,29 +206,57 @@ impl Table {
 
     /// Whether something is still locked.
     pub(crate) fn is_held(&self, which: Use) -> bool {
-        let tokens = self.tokens.get(&which.holder).into_iter().flatten();
-        let mut mine = tokens.filter(|token| token.number == which.number);
+        let Some(place) = self.place(&which.holder) else { return false };
+        let mut mine = self.slots[place].tokens.iter().filter(|token| token.number == which.number);
         mine.any(|token| token.uses.iter().any(|(id, _)| *id == which.id))
     }
 
     /// The manager that gave them is gone, or the file is closed: everything is void.
     pub(crate) fn clear(&mut self) {
-        self.tokens.clear();
+        self.slots.clear();
+        self.places.clear();
+        self.recent = 0;
         self.holders.clear();
         self.early.clear();
     }
 
+    /// A lane is not used any more: what it kept goes back.
+    pub(crate) fn leave(&mut self, lane: u64, says: &mut Vec<Say>) {
+        let mine: Vec<Holder> = self.places.keys().filter(|holder| holder.lane == lane).copied().collect();
+        for holder in mine {
+            let Some(place) = self.place(&holder) else { continue };
+            let unused = self.slots[place].tokens.iter().filter(|token| token.uses.is_empty());
+            for number in unused.map(|token| token.number).collect::<Vec<u64>>() {
+                says.push(Say::Return { number, keep: None });
+                self.remove(holder, number);
+            }
+        }
+    }
+
+    fn place(&self, holder: &Holder) -> Option<usize> {
+        match self.slots.get(self.recent) {
+            Some(slot) if slot.holder == *holder => Some(self.recent),
+            Some(_) | None => self.places.get(holder).copied(),
+        }
+    }
+
     fn token(&mut self, holder: Holder, number: u64) -> Option<&mut Token> {
-        self.tokens.get_mut(&holder)?.iter_mut().find(|token| token.number == number)
+        let place = self.place(&holder)?;
+        self.slots[place].tokens.iter_mut().find(|token| token.number == number)
     }
 
     fn remove(&mut self, holder: Holder, number: u64) {
         self.holders.remove(&number);
-        if let Some(tokens) = self.tokens.get_mut(&holder) {
-            tokens.retain(|token| token.number != number);
-            if tokens.is_empty() {
-                self.tokens.remove(&holder);
-            }
+        let Some(place) = self.place(&holder) else { return };
+        let tokens = &mut self.slots[place].tokens;
+        tokens.retain(|token| token.number != number);
+        if !tokens.is_empty() {
+            return;
+        }
+        self.places.remove(&holder);
+        self.slots.swap_remove(place);
+        if let Some(moved) = self.slots.get(place) {
+            self.places.insert(moved.holder, place);
         }
     }
 }
@@ -343,6 +366,21 @@ mod tests {
         assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 3, offset: 110, bytes: 40 }).is_some());
         assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 3, offset: 110, bytes: 41 }).is_none());
         assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 4, offset: 110, bytes: 40 }).is_none());
+    }
+
+    #[test]
+    fn a_lane_that_is_left_gives_back_what_it_does_not_use() {
+        let (mut table, first) = with_whole_file();
+        let other = Holder { lane: 2, ..ME };
+        let second = table.granted(other, (8, LockMode::Shared {}, bytes(5..9)), &bytes(5..9), &mut Vec::new());
+        let mut says = Vec::new();
+        table.leave(1, &mut says);
+        assert!(says.is_empty(), "it is in use");
+        table.end(first);
+        table.leave(1, &mut says);
+        assert_eq!(says, [Say::Return { number: 7, keep: None }]);
+        assert!(table.is_held(second), "the other's place has moved");
+        assert!(table.begin(other, LockMode::Shared {}, &bytes(5..9)).is_some());
     }
 
     #[test]
