@@ -57,6 +57,11 @@ impl Leases {
         }
     }
 
+    /// Switches a deliberate bug on, for the simulator.
+    pub fn sabotage(&mut self, bug: super::Bug) {
+        self.sabotage.bug = Some(bug);
+    }
+
     /// A session wants a lease. One that it has and that allows what it wants is granted again under the new ticket,
     /// unless it was recalled.
     pub fn acquire(&mut self, ask: Ask, now: Nanos, out: &mut Vec<Action>) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{LockAction, Locks, Owner, Refusal};
 use crate::coherence::Ticket;
+use crate::coherence::sabotage::Bug;
 
 /// Owners looked at in search of a circle; a longer chain is left to the waits' own limits.
 const OWNERS_MAX: usize = 1 << 14;
@@ -11,8 +12,7 @@ const OWNERS_MAX: usize = 1 << 14;
 impl Locks {
     /// If the wish waits for itself by way of others, the youngest wish in the circle is refused.
     pub(super) fn break_circle(&mut self, ticket: Ticket, out: &mut Vec<LockAction>) {
-        #[cfg(test)]
-        if self.bug == Some(super::tests::LockBug::NoCircles) {
+        if self.sabotage.has(Bug::LockNoCircles) {
             return;
         }
         let Some(&(inode, _)) = self.tickets.get(&ticket) else { return };

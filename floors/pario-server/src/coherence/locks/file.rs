@@ -9,6 +9,7 @@ use pario_net::message::{LockMode, LockSpace};
 use super::spans::Spans;
 use super::{LockAction, LockLine, LockState, LockWait, LockWish, Owner, Patience, Refusal, Shape};
 use crate::coherence::Ticket;
+use crate::coherence::sabotage::{Bug, Sabotage};
 
 /// A sequence of locks side by side is granted so far ahead at most.
 const AHEAD_MAX: u64 = 1 << 30;
@@ -27,29 +28,7 @@ pub(super) struct Turn<'a> {
     pub(super) went: Vec<SessionId>,
     /// Wishes that do not wait any more.
     pub(super) answered: Vec<Ticket>,
-    #[cfg(test)]
-    pub(super) bug: Option<super::tests::LockBug>,
-}
-
-impl Turn<'_> {
-    #[cfg(test)]
-    fn has(&self, bug: super::tests::LockBug) -> bool {
-        self.bug == Some(bug)
-    }
-}
-
-/// Whether a deliberate bug is on: never outside tests.
-macro_rules! sabotaged {
-    ($turn:expr, $bug:ident) => {{
-        #[cfg(test)]
-        let on = $turn.has(super::tests::LockBug::$bug);
-        #[cfg(not(test))]
-        let on = {
-            let _ = &$turn;
-            false
-        };
-        on
-    }};
+    pub(super) sabotage: Sabotage,
 }
 
 #[derive(Debug)]
@@ -98,7 +77,7 @@ fn excludes(one: (Owner, LockSpace, LockMode), two: (Owner, LockSpace, LockMode)
 impl FileLocks {
     pub(super) fn wish(&mut self, wish: LockWish, now: Nanos, turn: &mut Turn<'_>) {
         turn.came.push(wish.owner.session);
-        if sabotaged!(turn, Overtake) {
+        if turn.sabotage.has(Bug::LockOvertake) {
             self.queue.push_front(Waiting { wish, since: now });
         } else {
             self.queue.push_back(Waiting { wish, since: now });
@@ -119,7 +98,7 @@ impl FileLocks {
         }
         let keep = token.part(keep);
         self.spans.remove(number, &token.shape.hull());
-        match keep {
+        match keep.filter(|_| !turn.sabotage.has(Bug::LockForgetKept)) {
             Some(keep) => {
                 self.spans.insert(number, &keep);
                 token.shape = Shape::Bytes(keep);
@@ -190,12 +169,12 @@ impl FileLocks {
         for number in mine {
             let Some(token) = self.tokens.get_mut(&number) else { continue };
             let wrote = token.space == (LockSpace::Access {}) && token.mode == (LockMode::Exclusive {});
-            if wrote && !sabotaged!(turn, FreeUnsettled) {
+            if wrote && !turn.sabotage.has(Bug::LockFreeUnsettled) {
                 token.state = LockState::Dead;
                 continue;
             }
             let hull = token.shape.hull();
-            if sabotaged!(turn, KeepDead) {
+            if turn.sabotage.has(Bug::LockKeepDead) {
                 continue;
             }
             self.spans.remove(number, &hull);
@@ -317,8 +296,9 @@ impl FileLocks {
         let mut at = 0;
         while at < self.queue.len() {
             let blocking = self.blocking(&self.queue[at].wish);
-            let overtakes = !sabotaged!(turn, IgnoreQueue) && self.older(at).next().is_some();
-            if blocking.is_empty() && !overtakes {
+            let overtakes = !turn.sabotage.has(Bug::LockIgnoreQueue) && self.older(at).next().is_some();
+            let shares = turn.sabotage.has(Bug::LockShareExclusive);
+            if (blocking.is_empty() || shares) && !overtakes {
                 if let Some(waiting) = self.queue.remove(at) {
                     self.grant(waiting.wish, turn);
                 }
@@ -329,7 +309,7 @@ impl FileLocks {
             for number in blocking {
                 let Some(token) = self.tokens.get_mut(&number) else { continue };
                 in_use |= matches!(token.state, LockState::InUse);
-                if token.state == LockState::Held && !sabotaged!(turn, ForgetRecall) {
+                if token.state == LockState::Held && !turn.sabotage.has(Bug::LockForgetRecall) {
                     token.state = LockState::Recalled;
                     let (session, inode) = (token.owner.session, turn.inode);
                     turn.out.push(LockAction::Recall { session, inode, number, wanted: wanted.clone() });

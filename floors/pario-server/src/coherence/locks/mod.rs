@@ -14,8 +14,6 @@ mod shape;
 mod spans;
 
 #[cfg(test)]
-mod histories;
-#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +26,7 @@ use pario_net::message::{LockMode, LockSpace};
 use self::file::{FileLocks, Turn};
 pub use self::shape::Shape;
 use super::Ticket;
+use super::sabotage::Sabotage;
 
 /// Tokens and wishes that one session may have in all; beyond, it is refused.
 pub(super) const LOCKS_PER_SESSION: usize = 1 << 17;
@@ -201,8 +200,7 @@ pub struct Locks {
     used: BTreeMap<SessionId, Used>,
     deadlines: BTreeSet<(Nanos, Ticket)>,
     next_number: u64,
-    #[cfg(test)]
-    pub(super) bug: Option<tests::LockBug>,
+    sabotage: Sabotage,
 }
 
 /// Inputs. Each pushes what is to be done to `out`.
@@ -216,9 +214,13 @@ impl Locks {
             used: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             next_number: seed,
-            #[cfg(test)]
-            bug: None,
+            sabotage: Sabotage::default(),
         }
+    }
+
+    /// Switches a deliberate bug on, for the simulator.
+    pub fn sabotage(&mut self, bug: super::Bug) {
+        self.sabotage.bug = Some(bug);
     }
 
     /// Somebody wants a lock.
@@ -386,8 +388,7 @@ impl Locks {
             came: Vec::new(),
             went: Vec::new(),
             answered: Vec::new(),
-            #[cfg(test)]
-            bug: self.bug,
+            sabotage: self.sabotage,
         };
         let result = act(file, &mut turn);
         let (came, went, answered) = (turn.came, turn.went, turn.answered);

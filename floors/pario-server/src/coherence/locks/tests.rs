@@ -4,23 +4,6 @@ use pario_net::message::{LockMode, LockSpace};
 
 use super::*;
 
-/// A deliberate bug, so that the checker of random histories proves that it sees.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LockBug {
-    /// A new wish goes before all that wait.
-    Overtake,
-    /// Wishes are granted whatever waits before them.
-    IgnoreQueue,
-    /// Nothing is recalled.
-    ForgetRecall,
-    /// A dead holder's token for writing is free at once.
-    FreeUnsettled,
-    /// A dead holder's token stays.
-    KeepDead,
-    /// Circles are not looked for.
-    NoCircles,
-}
-
 const FILE: InodeId = InodeId(7);
 const SHARED: LockMode = LockMode::Shared {};
 const ALONE: LockMode = LockMode::Exclusive {};

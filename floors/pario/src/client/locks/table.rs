@@ -15,27 +15,41 @@ const EARLY_MAX: usize = 4096;
 
 /// Whose locks: locks of one owner do not exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Holder {
-    pub(crate) space: LockSpace,
-    pub(crate) lane: u64,
-    pub(crate) club: u64,
+pub struct Holder {
+    /// In which space.
+    pub space: LockSpace,
+    /// Which lane of the session.
+    pub lane: u64,
+    /// On whose behalf; 0: nobody's.
+    pub club: u64,
 }
 
 /// Something locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Use {
-    pub(crate) holder: Holder,
+pub struct Use {
+    /// Whose.
+    pub holder: Holder,
     number: u64,
     id: u64,
 }
 
 /// What is to be told to the manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Say {
+pub enum Say {
     /// The token is given back, or all of it but a range.
-    Return { number: u64, keep: Option<Range<u64>> },
+    Return {
+        /// Which.
+        number: u64,
+        /// What of it stays.
+        keep: Option<Range<u64>>,
+    },
     /// It is in use; what is not is given back, where that is known.
-    Busy { number: u64, keep: Option<Range<u64>> },
+    Busy {
+        /// Which.
+        number: u64,
+        /// What of it is in use, where that is known.
+        keep: Option<Range<u64>>,
+    },
 }
 
 #[derive(Debug)]
@@ -59,7 +73,7 @@ struct Slot {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     slots: Vec<Slot>,
     /// Where a holder's tokens are.
     places: HashMap<Holder, usize>,
@@ -121,7 +135,7 @@ impl Token {
 
 impl Table {
     /// Locks under a token that is here, if there is one.
-    pub(crate) fn begin(&mut self, holder: Holder, mode: LockMode, shape: &LockShape) -> Option<Use> {
+    pub fn begin(&mut self, holder: Holder, mode: LockMode, shape: &LockShape) -> Option<Use> {
         let place = self.place(&holder)?;
         self.recent = place;
         let token = self.slots[place].tokens.iter_mut().rev().find(|token| token.covers(mode, shape))?;
@@ -133,7 +147,7 @@ impl Table {
     }
 
     /// A token came, and is used for what it was asked for.
-    pub(crate) fn granted(
+    pub fn granted(
         &mut self,
         holder: Holder,
         (number, mode, shape): (u64, LockMode, LockShape),
@@ -168,7 +182,7 @@ impl Table {
     }
 
     /// Somebody else wants what a token covers.
-    pub(crate) fn recalled(&mut self, number: u64, wanted: Range<u64>) -> Option<Say> {
+    pub fn recalled(&mut self, number: u64, wanted: Range<u64>) -> Option<Say> {
         let Some(holder) = self.holders.get(&number).copied() else {
             self.early.insert(number, wanted);
             if EARLY_MAX < self.early.len() {
@@ -190,7 +204,7 @@ impl Table {
     }
 
     /// Something is not locked any more. `None` inside: nothing to say; `None`: the lock was lost before.
-    pub(crate) fn end(&mut self, which: Use) -> Option<Option<Say>> {
+    pub fn end(&mut self, which: Use) -> Option<Option<Say>> {
         let token = self.token(which.holder, which.number)?;
         let at = token.uses.iter().position(|(id, _)| *id == which.id)?;
         token.uses.swap_remove(at);
@@ -204,15 +218,21 @@ impl Table {
         Some(Some(token.keep(rest, needed)))
     }
 
+    /// Whether a token is here.
+    #[must_use]
+    pub fn knows(&self, number: u64) -> bool {
+        self.holders.contains_key(&number)
+    }
+
     /// Whether something is still locked.
-    pub(crate) fn is_held(&self, which: Use) -> bool {
+    pub fn is_held(&self, which: Use) -> bool {
         let Some(place) = self.place(&which.holder) else { return false };
         let mut mine = self.slots[place].tokens.iter().filter(|token| token.number == which.number);
         mine.any(|token| token.uses.iter().any(|(id, _)| *id == which.id))
     }
 
     /// The manager that gave them is gone, or the file is closed: everything is void.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.slots.clear();
         self.places.clear();
         self.recent = 0;
@@ -221,7 +241,7 @@ impl Table {
     }
 
     /// A lane is not used any more: what it kept goes back.
-    pub(crate) fn leave(&mut self, lane: u64, says: &mut Vec<Say>) {
+    pub fn leave(&mut self, lane: u64, says: &mut Vec<Say>) {
         let mine: Vec<Holder> = self.places.keys().filter(|holder| holder.lane == lane).copied().collect();
         for holder in mine {
             let Some(place) = self.place(&holder) else { continue };

@@ -1,0 +1,88 @@
+//! Deliberate bugs: those of the machines, and some of what is around them.
+
+use std::str::FromStr;
+
+use pario_server::coherence::Bug;
+
+macro_rules! client_bugs {
+    ($($(#[$doc:meta])* $name:ident $word:literal)*) => {
+        /// A deliberate bug of clients or servers.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum ClientBug {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl ClientBug {
+            /// All of them.
+            pub const ALL: &'static [ClientBug] = &[$(ClientBug::$name,)*];
+
+            /// What it is called where one is asked for.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(ClientBug::$name => $word,)* }
+            }
+        }
+    };
+}
+
+client_bugs! {
+    /// A lease goes back before its records are taken.
+    ReturnUndrained "client-return-undrained"
+    /// A lease is used once more after it was recalled, again and again.
+    UseRecalled "client-use-recalled"
+    /// A recall of a lock that has not come yet is forgotten.
+    ForgetEarlyRecall "client-forget-early-recall"
+    /// Contiguous accesses on several servers take no lock.
+    NoLock "client-no-lock"
+    /// A write of the mixed phase returns before it is taken.
+    ReturnUntaken "client-return-untaken"
+    /// A manager that came back does not make leases void.
+    KeepOldLease "client-keep-old-lease"
+    /// A process does not wait for its own records before it reads.
+    ReadPastOwn "client-read-past-own"
+    /// Servers take the newest record first.
+    TakeNewest "server-take-newest"
+    /// What a dead process left is not taken before its files go on.
+    SettleNothing "manager-settle-nothing"
+    /// A restarted manager has forgotten who was writing.
+    ForgetWriters "manager-forget-writers"
+}
+
+/// A bug of any kind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum AnyBug {
+    /// Of the lease or the lock machine.
+    Machine(Bug),
+    /// Of what is around them.
+    Around(ClientBug),
+}
+
+fn all() -> Vec<AnyBug> {
+    let machine = Bug::ALL.iter().copied().map(AnyBug::Machine);
+    machine.chain(ClientBug::ALL.iter().copied().map(AnyBug::Around)).collect()
+}
+
+/// All of them.
+pub const ALL_BUGS: fn() -> Vec<AnyBug> = all;
+
+impl AnyBug {
+    /// What it is called.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            AnyBug::Machine(bug) => bug.word(),
+            AnyBug::Around(bug) => bug.word(),
+        }
+    }
+}
+
+impl FromStr for AnyBug {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<AnyBug, String> {
+        all().into_iter().find(|bug| bug.word() == word).ok_or_else(|| {
+            let words: Vec<&str> = all().into_iter().map(AnyBug::word).collect();
+            format!("there is no bug '{word}', but {}", words.join(", "))
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! What runs have come to: states and transitions that were visited, by name.
+
+use std::collections::BTreeMap;
+
+/// Everything that a long enough series of runs must have visited.
+pub const EXPECTED: &[&str] = &[
+    "grant exclusive",
+    "grant write",
+    "grant read",
+    "grant mixed",
+    "lease recalled",
+    "lease recalled in use",
+    "lease recalled before its grant",
+    "lease returned",
+    "lease waited for",
+    "look quiet",
+    "stop quiet",
+    "stop ended",
+    "lock granted whole",
+    "lock granted exactly",
+    "lock granted ahead",
+    "lock recalled",
+    "lock recalled before its grant",
+    "lock in use",
+    "lock returned",
+    "lock kept in part",
+    "lock found here",
+    "lock refused in use",
+    "lock refused in a circle",
+    "lock refused in time",
+    "lock cancelled",
+    "lock of the dead freed",
+    "access under a lock",
+    "record taken",
+    "record of the dead taken",
+    "write by message",
+    "read by message",
+    "process killed",
+    "process killed in an access",
+    "process killed under a lock",
+    "process stopped",
+    "server stopped",
+    "manager restarted",
+    "manager restarted in an access",
+    "ghost reclaimed",
+    "ghost buried",
+    "settled",
+];
+
+/// How often what was visited.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    visits: BTreeMap<&'static str, u64>,
+}
+
+impl Coverage {
+    pub(crate) fn visit(&mut self, what: &'static str) {
+        *self.visits.entry(what).or_default() += 1;
+    }
+
+    /// Adds another run's.
+    pub fn add(&mut self, other: &Coverage) {
+        for (what, count) in &other.visits {
+            *self.visits.entry(what).or_default() += count;
+        }
+    }
+
+    /// What was visited, how often.
+    pub fn visits(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.visits.iter().map(|(what, count)| (*what, *count))
+    }
+
+    /// What was expected and never visited.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&'static str> {
+        EXPECTED.iter().copied().filter(|what| !self.visits.contains_key(what)).collect()
+    }
+}
