@@ -26,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pario_core::{Clock, Fault, ObjectId, SessionId};
-use pario_sched::{Kind, Outcome, RequestId};
+use pario_sched::{ApplicationId, Kind, Outcome, RequestId};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 
@@ -34,6 +34,7 @@ pub(crate) use self::read::ReadDone;
 use self::read::{ReadJob, read_run};
 use self::state::{Job, Picked, State};
 use crate::pool::Pool;
+use crate::take::Amount;
 
 /// The policy under which there is no desk.
 pub const FIFO: &str = "fifo";
@@ -168,6 +169,18 @@ impl Desk {
         self.changed.notify_one();
         // Whoever waited for a turn hears of it by the loss of its channel.
         drop(taken_back);
+    }
+
+    /// The application of each session, and its weight.
+    pub(crate) fn parties(&self, sessions: impl Iterator<Item = SessionId>) -> Vec<(ApplicationId, u32)> {
+        let state = self.lock();
+        sessions.map(|session| state.applications.party(session)).collect()
+    }
+
+    /// Records were taken from the outboxes of sessions.
+    pub(crate) fn count_taken(&self, taken: impl Iterator<Item = (SessionId, Amount)>) {
+        let mut state = self.lock();
+        taken.for_each(|(session, amount)| state.applications.count_taken(session, amount));
     }
 
     /// Reads bytes when it is their turn; fewer at the object's end.

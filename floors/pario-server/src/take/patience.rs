@@ -56,7 +56,7 @@ impl Due {
     }
 
     /// About how many of its bytes lie below a place.
-    fn bytes_below(&self, below: u64) -> u64 {
+    pub(super) fn bytes_below(&self, below: u64) -> u64 {
         let length = self.span.end - self.span.start;
         let part = below.clamp(self.span.start, self.span.end) - self.span.start;
         let bytes = u128::from(self.bytes) * u128::from(part) / u128::from(length.max(1));
