@@ -21,6 +21,7 @@ const PLACES: u64 = 128;
 const THREADS: u64 = 4;
 /// Requests over which shares are counted.
 const COUNTED: u64 = 900;
+const COUNTED_RECORDS: u64 = 3000;
 
 /// Not a test of its own: reads or writes pages here and there until it is killed.
 #[test]
@@ -46,13 +47,34 @@ fn child_asks() {
     });
 }
 
-/// What the server has done for each application so far.
-fn served(stage: &Stage) -> BTreeMap<String, u64> {
+/// Not a test of its own: writes pages that are no neighbours, one after the other, until it is killed.
+#[test]
+fn child_writes_records() {
+    let Some(file) = job() else { return };
+    let partition = mounted();
+    let (file, page) = (partition.create(&file).unwrap(), vec![1; PAGE]);
+    for number in (0..1u64 << 16).cycle() {
+        file.write_at(number * 2 * PAGE as u64, &page).unwrap();
+    }
+}
+
+/// What the server says of itself.
+fn status(stage: &Stage) -> Value {
     let output = stage.command(&["--json", "status", NAME]).output().unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let applications = status.pointer("/0/servers/0/status/scheduler/applications").unwrap();
-    let done = |of: &Value| (of["name"].as_str().unwrap().to_owned(), of["done"].as_u64().unwrap());
-    applications.as_array().unwrap().iter().map(done).collect()
+    status.pointer("/0/servers/0/status").unwrap().clone()
+}
+
+/// A figure of each application.
+fn by_application(status: &Value, figure: &str) -> BTreeMap<String, u64> {
+    let applications = status.pointer("/scheduler/applications").unwrap();
+    let one = |of: &Value| (of["name"].as_str().unwrap().to_owned(), of[figure].as_u64().unwrap());
+    applications.as_array().unwrap().iter().map(one).collect()
+}
+
+/// What the server has done for each application so far.
+fn served(stage: &Stage) -> BTreeMap<String, u64> {
+    by_application(&status(stage), "done")
 }
 
 /// Two applications of two processes each ask for as much as they can get; what the first gets for each of the second's.
@@ -116,6 +138,67 @@ fn weights_that_applications_ask_for_share_reads_two_to_one() {
 fn weights_share_writes_by_message_two_to_one() {
     let settings = "scheduler = \"wfq\"\ntransport = \"tcp\"\n[weights]\nheavy = 2\nlight = 1\n[limits]\noperations = 500";
     check_two_to_one(share(settings, "write", ["1", "9"]));
+}
+
+/// Figures of two applications of two processes each that write records as fast as they are taken, twice: when both are at it, and
+/// when so many more were taken.
+fn records_taken(settings: &str, hints: [&str; 2]) -> Option<[Value; 2]> {
+    let stage = Stage::start(1, settings)?;
+    let start = |(name, hint): (&'static str, &str)| {
+        let variables = [("PARIO_APPLICATION", OsStr::new(name)), ("PARIO_WEIGHT", OsStr::new(hint))];
+        let start = |number: u32| {
+            Program::start_with(&stage, "child_writes_records", &format!("{name}-{number}"), &variables)
+        };
+        [start(0), start(1)]
+    };
+    let programs: Vec<_> = ["heavy", "light"].into_iter().zip(hints).map(start).collect();
+    let taken = |status: &Value| by_application(status, "taken_records");
+    let of = |status: &Value, name: &str| taken(status).get(name).copied().unwrap_or(0);
+    let mut before = Value::Null;
+    // Whoever came first had the server for itself, with all that its outboxes hold.
+    let both_write = until(|| {
+        before = status(&stage);
+        ["heavy", "light"].iter().all(|name| 500 < of(&before, name))
+    });
+    assert!(both_write, "{:?}", taken(&before));
+    let mut after = Value::Null;
+    let counted = until(|| {
+        after = status(&stage);
+        let gained = ["heavy", "light"].map(|name| of(&after, name) - of(&before, name));
+        COUNTED_RECORDS < gained.iter().sum::<u64>()
+    });
+    assert!(counted, "{:?}, then {:?}", taken(&before), taken(&after));
+    drop(programs);
+    Some([before, after])
+}
+
+#[track_caller]
+fn check_records_two_to_one(figures: Option<[Value; 2]>) {
+    let Some([before, after]) = figures else { return };
+    let gained = |figure: &str, name: &str| {
+        by_application(&after, figure)[name] - by_application(&before, figure)[name]
+    };
+    #[expect(clippy::cast_precision_loss, reason = "some thousands of pages")]
+    let share = gained("taken_bytes", "heavy") as f64 / gained("taken_bytes", "light") as f64;
+    assert!((1.8..=2.2).contains(&share), "{share:.2} to one");
+    for name in ["heavy", "light"] {
+        assert_eq!(gained("taken_bytes", name), gained("taken_records", name) * PAGE as u64, "{name}");
+    }
+    let by_message =
+        |status: &Value| status.pointer("/counters/received_bytes").and_then(Value::as_u64).unwrap();
+    assert!(by_message(&after) - by_message(&before) < PAGE as u64, "no page came as a message");
+}
+
+#[test]
+fn weights_of_the_partition_file_share_records_two_to_one() {
+    let settings = "scheduler = \"wfq\"\n[weights]\nheavy = 2\nlight = 1\n[limits]\noperations = 1000";
+    check_records_two_to_one(records_taken(settings, ["1", "9"]));
+}
+
+#[test]
+fn weights_that_applications_ask_for_share_records_two_to_one() {
+    let settings = "scheduler = \"mlf\"\n[limits]\nstore = \"8MB\"";
+    check_records_two_to_one(records_taken(settings, ["2", "1"]));
 }
 
 #[test]
