@@ -11,6 +11,7 @@ use std::ffi::OsStr;
 use common::Chance;
 use common::stage::{NAME, Program, Stage, job, mounted, until};
 use pario_server::sched::{Event, Trace};
+use rustix::process::Signal;
 use serde_json::Value;
 
 /// Requests are of one page, at places so far apart that none is merged with another.
@@ -56,6 +57,33 @@ fn child_writes_records() {
     for number in (0..1u64 << 16).cycle() {
         file.write_at(number * 2 * PAGE as u64, &page).unwrap();
     }
+}
+
+/// Not a test of its own: mounts, and says aloud why it cannot.
+#[test]
+fn child_mounts() {
+    if job().is_some() {
+        println!(
+            "{}",
+            pario::Partition::mount(NAME).map_or_else(|error| error.to_string(), |_| "mounted".into())
+        );
+    }
+}
+
+#[test]
+fn a_weight_that_is_none_is_an_error_at_mount() {
+    let Some(stage) = Stage::start(1, "") else { return };
+    let mount = |weight: &str| {
+        let variables = [("PARIO_WEIGHT", OsStr::new(weight))];
+        Program::start_with(&stage, "child_mounts", "mount", &variables).lines()
+    };
+    assert!(mount("7").contains(&"mounted".to_owned()));
+    let told = "environment PARIO_WEIGHT = \"abc\": must be a whole number from 1 to 1000".to_owned();
+    let lines = mount("abc");
+    assert!(lines.contains(&told), "{lines:?}");
+    // Whoever looks after the partition is not kept from it.
+    let output = stage.command(&["status", NAME]).env("PARIO_WEIGHT", "abc").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }
 
 /// What the server says of itself.
@@ -201,11 +229,10 @@ fn weights_that_applications_ask_for_share_records_two_to_one() {
     check_records_two_to_one(records_taken(settings, ["2", "1"]));
 }
 
-#[test]
-fn an_ended_server_leaves_a_trace_that_can_be_read() {
-    let dir = tempfile::tempdir().unwrap();
-    let settings = format!("scheduler = \"mlf\"\ntrace = {:?}\n[limits]\noperations = 1000", dir.path());
-    let Some(stage) = Stage::start(1, &settings) else { return };
+/// A partition whose server keeps a trace, and has been asked for pages by several threads at once.
+fn traced(dir: &std::path::Path) -> Option<Stage> {
+    let settings = format!("scheduler = \"mlf\"\ntrace = {dir:?}\n[limits]\noperations = 1000");
+    let stage = Stage::start(1, &settings)?;
     let partition = stage.mount();
     let file = partition.create("f").unwrap();
     file.write_at(0, &vec![7; 1 << 20]).unwrap();
@@ -223,17 +250,49 @@ fn an_ended_server_leaves_a_trace_that_can_be_read() {
             });
         }
     });
-    drop((file, partition));
-    stage.down();
-    let text = std::fs::read_to_string(dir.path().join(format!("{NAME}-0.trace"))).unwrap();
+    Some(stage)
+}
+
+/// The operation of each request that was told to run.
+fn runs(dir: &std::path::Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(dir.join(format!("{NAME}-0.trace"))).unwrap();
     let trace: Trace = text.parse().unwrap();
-    let runs = |trace: &Trace| {
-        let picked = |event| match event {
-            Event::Pick { run } => Some(run),
-            Event::Post { .. } | Event::Complete { .. } | Event::Withdraw => None,
-        };
-        trace.records().filter_map(|record| picked(record.event)).collect::<Vec<u64>>()
+    let picked = |event| match event {
+        Event::Pick { run } => Some(run),
+        Event::Post { .. } | Event::Complete { .. } | Event::Withdraw => None,
     };
-    let (picked, calls) = (runs(&trace).len(), runs(&trace).iter().max().map_or(0, |last| last + 1));
-    assert!(calls < picked as u64, "{picked} requests were ordered, by {calls} calls");
+    trace.records().filter_map(|record| picked(record.event)).collect()
+}
+
+/// Whether fewer calls than requests were made.
+fn are_joined(runs: &[u64]) -> bool {
+    let calls = runs.iter().max().map_or(0, |last| last + 1);
+    calls < runs.len() as u64
+}
+
+#[test]
+fn an_ended_server_leaves_a_trace_that_can_be_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(stage) = traced(dir.path()) else { return };
+    stage.down();
+    let runs = runs(dir.path());
+    assert!(are_joined(&runs), "{runs:?}");
+}
+
+#[test]
+fn a_killed_server_leaves_a_trace_that_its_successor_keeps() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(stage) = traced(dir.path()) else { return };
+    let mut before = Vec::new();
+    assert!(until(|| {
+        before = runs(dir.path());
+        are_joined(&before)
+    }));
+    stage.signal(0, Signal::KILL);
+    let left = runs(dir.path());
+    assert!(before.len() <= left.len() && are_joined(&left), "{before:?}, {left:?}");
+    stage.up();
+    let kept = std::fs::read_to_string(dir.path().join(format!("{NAME}-0.trace.before"))).unwrap();
+    assert!(kept.parse::<Trace>().unwrap().records().count() >= left.len());
+    assert!(runs(dir.path()).is_empty(), "a trace of its own");
 }
