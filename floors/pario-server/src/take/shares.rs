@@ -5,8 +5,8 @@
 //! the order of their commits can be kept.
 //!
 //! Never: looks at records, reads a clock of the machine. Always: an application that had nothing starts where the others are, and
-//! so cannot save up; one of weight `w` among others of the sum `W` gets `w / W` of the bytes; a circle that somebody waits for
-//! gets at least every [`WAITED_EVERY`]th round, whatever its weight.
+//! so cannot save up; one of weight `w` among others of the sum `W` gets `w / W` of the bytes; every [`WAITED_EVERY`]th round can go
+//! to a circle that somebody waits for and that was passed over for so long, whatever its weight.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,8 +19,8 @@ const QUANTUM_MIN: u64 = 64 << 10;
 const QUANTUM_MAX: u64 = 4 << 20;
 const ROUND_MIN: Duration = Duration::from_millis(8);
 const ROUND_MAX: Duration = Duration::from_millis(64);
-/// Of so many rounds one goes to whom somebody waits for, even if its share is smaller. Where its share is larger nothing changes, since it pays
-/// for that round too.
+/// Of so many rounds one goes to whom somebody waits for, even if its share is smaller: to the one that was passed over for longest. Where its
+/// share is larger nothing changes, since it pays for that round too.
 pub(super) const WAITED_EVERY: u32 = 10;
 /// What a clock moves by for one byte at weight 1.
 const TICKS: u128 = 1 << 20;
@@ -50,13 +50,21 @@ pub(super) struct Shares {
     /// Of those that are ahead of that.
     clocks: HashMap<ApplicationId, u128>,
     quantum: u64,
-    /// Rounds since a circle was served that somebody waited for, while there was one.
-    passed_over: u32,
+    /// How many rounds went to others while somebody waited for an application.
+    passed_over: HashMap<ApplicationId, u32>,
+    /// Rounds since one went to somebody for that reason.
+    since_favour: u32,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        Shares { now: 0, clocks: HashMap::new(), quantum: QUANTUM_MIN, passed_over: 0 }
+        Shares {
+            now: 0,
+            clocks: HashMap::new(),
+            quantum: QUANTUM_MIN,
+            passed_over: HashMap::new(),
+            since_favour: 0,
+        }
     }
 }
 
@@ -73,27 +81,46 @@ impl Shares {
         let now = self.now;
         self.clocks.retain(|_, clock| now < *clock);
         let mut order: Vec<usize> = order.into_iter().map(|(_, _, at)| at).collect();
-        let waited = circles.iter().enumerate().filter(|(_, circle)| circle.waited);
-        let longest = waited.min_by_key(|(_, circle)| circle.oldest).map(|(at, _)| at);
-        if let Some(longest) = longest.filter(|_| WAITED_EVERY <= self.passed_over + 1) {
+        if let Some(longest) = self.passed_over_for_longest(circles) {
             order.retain(|at| *at != longest);
             order.insert(0, longest);
+            self.since_favour = 0;
         }
         order
     }
 
     /// Bytes were taken of these circles, in one round.
     pub(super) fn charge(&mut self, circles: &[Circle], bytes: &[u64]) {
-        let mut waited = false;
-        for (circle, bytes) in circles.iter().zip(bytes).filter(|(_, bytes)| 0 < **bytes) {
+        let before = std::mem::take(&mut self.passed_over);
+        self.since_favour = self.since_favour.saturating_add(1);
+        for (circle, bytes) in circles.iter().zip(bytes) {
             let clock = self.clock(circle) + u128::from(*bytes) * TICKS / circle.weight();
             for (application, _) in &circle.members {
-                self.clocks.insert(*application, clock);
+                if 0 < *bytes {
+                    self.clocks.insert(*application, clock);
+                } else if circle.waited {
+                    let rounds = before.get(application).copied().unwrap_or(0);
+                    self.passed_over.insert(*application, rounds.saturating_add(1));
+                }
             }
-            waited |= circle.waited;
         }
-        let somebody_waits = circles.iter().any(|circle| circle.waited);
-        self.passed_over = if waited || !somebody_waits { 0 } else { self.passed_over + 1 };
+    }
+
+    /// Whose turn it is although others have a better claim.
+    fn passed_over_for_longest(&self, circles: &[Circle]) -> Option<usize> {
+        let rounds = |circle: &Circle| {
+            circle
+                .members
+                .iter()
+                .filter_map(|(application, _)| self.passed_over.get(application))
+                .max()
+                .copied()
+        };
+        let waited = circles.iter().enumerate().filter(|(_, circle)| circle.waited);
+        let passed =
+            waited.filter_map(|(at, circle)| Some((rounds(circle)?, std::cmp::Reverse(circle.oldest), at)));
+        let (rounds, _, at) = passed.max()?;
+        (WAITED_EVERY <= rounds + 1 && WAITED_EVERY <= self.since_favour).then_some(at)
     }
 
     /// Bytes that a round takes, at about a quarter of what an outbox holds: what is left there keeps its application in the running.

@@ -71,6 +71,16 @@ fn whom_somebody_waits_for_is_not_kept_by_its_weight() {
 }
 
 #[test]
+fn many_that_are_waited_for_take_no_more_than_every_tenth_round() {
+    let waited = |id, weight| Circle { waited: true, ..circle(&[(id, weight)]) };
+    let mut circles: Vec<Circle> = (1..20).map(|id| waited(id, 1)).collect();
+    circles.push(waited(20, 1000));
+    let got = play(&mut Shares::default(), &circles, 19_000);
+    assert!(got[19] >= 17_000, "{got:?}");
+    assert!(got[..19].iter().all(|got| 90 <= *got), "each has its turn: {got:?}");
+}
+
+#[test]
 fn rounds_become_neither_short_nor_long() {
     let mut shares = Shares::default();
     (0..20).for_each(|_| shares.took(Duration::from_millis(1)));
@@ -91,6 +101,27 @@ fn only_those_ahead_are_remembered() {
 }
 
 proptest! {
+    /// Between two rounds of its own an application waits for what others have a claim to, and one round of each at most.
+    #[test]
+    fn nobody_waits_for_long(weights in prop::collection::vec(1..50u32, 2..8)) {
+        let circles: Vec<Circle> =
+            weights.iter().zip(1..).map(|(weight, id)| circle(&[(id, *weight)])).collect();
+        let total: u32 = weights.iter().sum();
+        let (mut shares, mut waits) = (Shares::default(), vec![0u32; circles.len()]);
+        for _ in 0..500 {
+            let first = shares.order(&circles)[0];
+            let mut bytes = vec![0; circles.len()];
+            bytes[first] = 1000;
+            shares.charge(&circles, &bytes);
+            waits.iter_mut().for_each(|waited| *waited += 1);
+            waits[first] = 0;
+            for (waited, weight) in waits.iter().zip(&weights) {
+                let bound = (total - weight).div_ceil(*weight) + u32::try_from(weights.len()).unwrap() - 1;
+                prop_assert!(*waited <= bound, "{} rounds at weight {} of {}", waited, weight, total);
+            }
+        }
+    }
+
     /// Everybody who is always there gets its share, but for one round and what the rounds differ in size; whoever comes and goes.
     #[test]
     fn shares_are_kept(
