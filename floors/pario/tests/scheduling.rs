@@ -229,7 +229,7 @@ fn weights_that_applications_ask_for_share_records_two_to_one() {
     check_records_two_to_one(records_taken(settings, ["2", "1"]));
 }
 
-/// A partition whose server keeps a trace, and has been asked for pages by several threads at once.
+/// A partition whose server keeps a trace, and was asked for pages by several threads at once until it joined some.
 fn traced(dir: &std::path::Path) -> Option<Stage> {
     let settings = format!("scheduler = \"mlf\"\ntrace = {dir:?}\n[limits]\noperations = 1000");
     let stage = Stage::start(1, &settings)?;
@@ -237,20 +237,31 @@ fn traced(dir: &std::path::Path) -> Option<Stage> {
     let file = partition.create("f").unwrap();
     file.write_at(0, &vec![7; 1 << 20]).unwrap();
     file.close().unwrap();
-    let file = partition.open("f").unwrap();
-    std::thread::scope(|scope| {
-        for thread in 0..8u64 {
-            let file = &file;
-            scope.spawn(move || {
-                let mut page = vec![0; PAGE];
-                for number in 0..16 {
-                    file.read_exact_at((number * 8 + thread) * PAGE as u64, &mut page).unwrap();
-                    assert!(page.iter().all(|byte| *byte == 7));
-                }
+    let joined = until(|| {
+        let file = partition.open("f").unwrap();
+        std::thread::scope(|scope| {
+            (0..8).for_each(|thread| {
+                scope.spawn({
+                    let file = &file;
+                    move || read_every_eighth(file, thread)
+                });
             });
-        }
+        });
+        file.close().unwrap();
+        let status = status(&stage);
+        let total = |figure: &str| status["scheduler"]["total"][figure].as_u64().unwrap();
+        total("operations") < total("served")
     });
+    assert!(joined, "neighbours that wait become one call");
     Some(stage)
+}
+
+fn read_every_eighth(file: &pario::File, first: u64) {
+    let mut page = vec![0; PAGE];
+    for number in 0..16 {
+        file.read_exact_at((number * 8 + first) * PAGE as u64, &mut page).unwrap();
+        assert!(page.iter().all(|byte| *byte == 7));
+    }
 }
 
 /// The operation of each request that was told to run.
