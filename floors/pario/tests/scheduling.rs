@@ -7,6 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::Chance;
 use common::stage::{NAME, Program, Stage, job, mounted, until};
@@ -105,8 +106,16 @@ fn served(stage: &Stage) -> BTreeMap<String, u64> {
     by_application(&status(stage), "done")
 }
 
+/// Shares are counted of one partition at a time: programs that wait for a processor ask for nothing.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Two applications of two processes each ask for as much as they can get; what the first gets for each of the second's.
 fn share(settings: &str, kind: &str, hints: [&str; 2]) -> Option<f64> {
+    let _alone = alone();
     let stage = Stage::start(1, settings)?;
     let partition = stage.mount();
     for name in ["heavy", "light"] {
@@ -171,6 +180,7 @@ fn weights_share_writes_by_message_two_to_one() {
 /// Figures of two applications of two processes each that write records as fast as they are taken, twice: when both are at it, and
 /// when so many more were taken.
 fn records_taken(settings: &str, hints: [&str; 2]) -> Option<[Value; 2]> {
+    let _alone = alone();
     let stage = Stage::start(1, settings)?;
     let start = |(name, hint): (&'static str, &str)| {
         let variables = [("PARIO_APPLICATION", OsStr::new(name)), ("PARIO_WEIGHT", OsStr::new(hint))];
@@ -183,7 +193,7 @@ fn records_taken(settings: &str, hints: [&str; 2]) -> Option<[Value; 2]> {
     let taken = |status: &Value| by_application(status, "taken_records");
     let of = |status: &Value, name: &str| taken(status).get(name).copied().unwrap_or(0);
     let mut before = Value::Null;
-    // Whoever came first had the server for itself, with all that its outboxes hold.
+    // Whoever came first had the server for itself.
     let both_write = until(|| {
         before = status(&stage);
         ["heavy", "light"].iter().all(|name| 500 < of(&before, name))

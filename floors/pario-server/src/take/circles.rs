@@ -9,12 +9,12 @@ use pario_core::{Nanos, ObjectId};
 use pario_sched::ApplicationId;
 
 use super::outboxes::Outboxes;
-use super::patience::{Due, Upto};
+use super::patience::{Due, Upto, can_be_cut};
 use super::scan::{Portion, Scan, Scanned};
 use super::shares::Circle;
 use crate::desk::Desk;
 
-/// Who has records that wait, by circles.
+/// Who has records that wait, by circles; maybe one only, while others that have outboxes have none.
 pub(super) struct Circles {
     pub(super) list: Vec<Circle>,
     /// The circle of each outbox; `None`: it has nothing for this server.
@@ -23,30 +23,30 @@ pub(super) struct Circles {
 }
 
 impl Circles {
-    /// `None` unless records of at least two applications wait.
+    /// `None` unless at least two applications have outboxes here, and records wait.
     pub(super) fn find(scan: &Scan, outboxes: &Outboxes, desk: &Desk) -> Option<Circles> {
-        let mut has_some = vec![false; outboxes.len()];
-        scan.records
-            .iter()
-            .filter(|record| record.concerns_us())
-            .for_each(|record| has_some[record.place] = true);
-        if has_some.iter().filter(|some| **some).count() < 2 {
+        let places = outboxes.len();
+        if places < 2 {
             return None;
         }
-        let parties = desk.parties((0..has_some.len()).map(|place| outboxes.at(place).session));
+        let mut has_some = vec![false; places];
+        let ours = scan.records.iter().filter(|record| record.concerns_us());
+        ours.for_each(|record| has_some[record.place] = true);
+        let parties = desk.parties((0..places).map(|place| outboxes.at(place).session));
+        let several = parties.iter().any(|party| party.0 != parties[0].0);
+        if !several || !has_some.contains(&true) {
+            return None;
+        }
         let mut of_application: HashMap<ApplicationId, usize> = HashMap::new();
         let mut joined = Joined::default();
         let mut weights = Vec::new();
-        let mut of_place = vec![None; has_some.len()];
+        let mut of_place = vec![None; places];
         for (place, party) in parties.iter().enumerate().filter(|(place, _)| has_some[*place]) {
             let at = *of_application.entry(party.0).or_insert_with(|| {
                 weights.push(*party);
                 joined.add()
             });
             of_place[place] = Some(at);
-        }
-        if weights.len() < 2 {
-            return None;
         }
         let mut of_object: HashMap<ObjectId, usize> = HashMap::new();
         for record in scan.records.iter().filter(|record| record.concerns_us()) {
@@ -134,15 +134,22 @@ impl Circles {
     }
 
     /// The same with about a quantum of bytes at most, and one record at least. Says also whether less is taken than could be.
+    ///
+    /// Records that leave holes for each other are only cut by place: in the order of commits each would be written in its own small pieces.
     pub(super) fn cut(&self, scan: &Scan, (circle, upto): (usize, Upto), quantum: u64) -> (Upto, bool) {
+        let due = scan.due(&|place| self.has(circle, place));
+        let has_holes = due.iter().any(Due::leaves_holes);
         let cut = match upto {
+            Upto::Below(below) => Upto::Below(place_of_quantum(&due, below, quantum)),
+            Upto::ALL if has_holes && can_be_cut(&due) => {
+                let end = due.iter().map(|due| due.span.end).max().unwrap_or(0);
+                let below = place_of_quantum(&due, end, quantum);
+                if below < end { Upto::Below(below) } else { upto }
+            }
+            Upto::Committed(_) if has_holes => upto,
             Upto::Committed(before) => {
                 let mine = scan.records.iter().filter(|record| self.has(circle, record.place));
                 Upto::Committed(end_of_quantum(mine, quantum).min(before))
-            }
-            Upto::Below(below) => {
-                let due = scan.due(&|place| self.has(circle, place));
-                Upto::Below(place_of_quantum(&due, below, quantum))
             }
         };
         (cut, cut != upto)

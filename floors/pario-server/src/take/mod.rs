@@ -311,7 +311,6 @@ impl Worker {
         }
         let mut advance = scan.fill(&self.outboxes, portion, &mut batch);
         let found = !batch.is_empty();
-        let by_place = self.count(&batch);
         if found {
             reach(Point::DrainHeads);
         }
@@ -322,6 +321,7 @@ impl Worker {
             outboxes: Some(&self.outboxes),
         };
         let errors = batch.apply(&ground);
+        let by_place = self.count(&batch);
         drop(batch);
         if found {
             reach(Point::DrainRound);

@@ -1,4 +1,4 @@
-//! Rounds where records of several applications wait and there is a desk: each takes a quantum of one circle, by weight.
+//! Rounds where several applications have outboxes and there is a desk: each takes a quantum of one circle, by weight.
 //!
 //! A message is written together with everything of the circle that has records of its object: they were committed before.
 //!

@@ -316,16 +316,41 @@ fn a_message_takes_along_what_it_lies_over_and_no_more() {
 #[test]
 fn a_lone_application_is_taken_as_ever() {
     let mut world = World::new(1);
-    for file in 0..2 {
-        world.write(0, file, strided(0, 1), 10);
-        world.write(1, file, strided(20, 1), 10);
-    }
+    let write = |world: &mut World| {
+        for file in 0..2 {
+            world.write(0, file, strided(0, 1), 10);
+            world.write(1, file, strided(20, 1), 10);
+        }
+    };
+    write(&mut world);
+    assert_eq!(world.settle(), 4, "another that has an outbox could come at any moment");
+    (2..4).for_each(|other| world.worker.outboxes.shut_out(session(other)));
+    write(&mut world);
     assert_eq!(world.settle(), 1, "one round takes everything");
+    world.restart();
     world.worker.desk = None;
     for writer in 0..WRITERS.len() {
         world.write(writer, writer as u64 % FILES, strided(0, 1), 10);
     }
     assert_eq!(world.settle(), 1, "and where there is no desk, of everybody");
+}
+
+#[test]
+fn what_leaves_holes_is_cut_by_place_and_not_by_time() {
+    let mut world = World::new(8);
+    world.write(0, 0, strided(0, 2), 20);
+    world.write(1, 0, strided(1, 2), 20);
+    world.worker.accept(Task::Drain { session: session(0), done: Box::new(|_| ()) });
+    world.round();
+    let expected = world.file(0).clone();
+    assert_eq!(world.in_store(0)[..8], expected[..8], "of both writers");
+    // How many bytes of a record lie below a place is estimated.
+    assert_eq!(world.in_store(0)[12..], [0; FILE_BYTES - 12]);
+    // Of two files there is no one place: everything, rather than many small pieces.
+    world.settle();
+    world.write(0, 0, strided(0, 2), 20);
+    world.write(1, 1, strided(1, 2), 20);
+    assert_eq!(world.settle(), 1);
 }
 
 #[test]
