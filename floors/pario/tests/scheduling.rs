@@ -87,11 +87,17 @@ fn a_weight_that_is_none_is_an_error_at_mount() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// What the server says of itself.
+/// What the server says of itself. On a machine that is busy with other things an answer may come too late: then it is asked again.
 fn status(stage: &Stage) -> Value {
-    let output = stage.command(&["--json", "status", NAME]).output().unwrap();
-    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
-    status.pointer("/0/servers/0/status").unwrap().clone()
+    let (mut all, mut of_server) = (Value::Null, None);
+    let answered = until(|| {
+        let output = stage.command(&["--json", "status", NAME]).output().unwrap();
+        all = serde_json::from_slice(&output.stdout).unwrap();
+        of_server = all.pointer("/0/servers/0/status").filter(|status| status.is_object()).cloned();
+        of_server.is_some()
+    });
+    assert!(answered, "the server says nothing: {all:#}");
+    of_server.unwrap()
 }
 
 /// A figure of each application.
