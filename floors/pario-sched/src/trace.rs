@@ -97,11 +97,30 @@ impl Trace {
     pub fn lost(&self) -> u64 {
         self.lost
     }
+
+    /// How many were ever noted: those that are here and those that are lost.
+    #[must_use]
+    pub fn noted(&self) -> u64 {
+        self.lost + self.records.len() as u64
+    }
+
+    /// The records behind the first so many ever noted, oldest first, as far as they are here: for a host that writes a trace
+    /// out bit by bit.
+    pub fn after(&self, noted: u64) -> impl Iterator<Item = &Record> {
+        let known = usize::try_from(noted.saturating_sub(self.lost)).unwrap_or(usize::MAX);
+        self.records.range(known.min(self.records.len())..)
+    }
+
+    /// The first line of the text form, where so many records are lost.
+    #[must_use]
+    pub fn head(lost: u64) -> String {
+        format!("{HEAD} lost {lost}")
+    }
 }
 
 impl fmt::Display for Trace {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(out, "{HEAD} lost {}", self.lost)?;
+        writeln!(out, "{}", Trace::head(self.lost))?;
         self.records.iter().try_for_each(|record| writeln!(out, "{record}"))
     }
 }
@@ -146,9 +165,11 @@ impl Error for TraceError {}
 impl FromStr for Trace {
     type Err = TraceError;
 
+    /// A last line without an end is what a host was writing when it died, and is left out.
     fn from_str(text: &str) -> Result<Self, TraceError> {
         let wrong = |line: usize, text: &str| TraceError { line, text: text.chars().take(80).collect() };
-        let mut lines = text.lines().enumerate();
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let mut lines = whole.lines().enumerate();
         let head = lines.next().map_or("", |(_, line)| line);
         let lost = head
             .strip_prefix(HEAD)
@@ -218,13 +239,40 @@ mod tests {
     fn a_bad_line_is_named() {
         for (text, line) in [
             ("", 1),
-            ("pario-sched-trace 2 lost 0", 1),
-            ("pario-sched-trace 1 lost 0\n1 2 pick x", 2),
-            ("pario-sched-trace 1 lost 0\n1 2 withdraw\n1 2 post 0 3 9 q 1 2", 3),
-            ("pario-sched-trace 1 lost 0\n1 2 post 0 3 9 r 1 2 held held", 2),
+            ("pario-sched-trace 1 lost 0", 1),
+            ("pario-sched-trace 2 lost 0\n", 1),
+            ("pario-sched-trace 1 lost 0\n1 2 pick x\n", 2),
+            ("pario-sched-trace 1 lost 0\n1 2 withdraw\n1 2 post 0 3 9 q 1 2\n", 3),
+            ("pario-sched-trace 1 lost 0\n1 2 post 0 3 9 r 1 2 held held\n", 2),
         ] {
             assert_eq!(text.parse::<Trace>().unwrap_err().line, line, "{text}");
         }
+    }
+
+    #[test]
+    fn a_torn_last_line_is_left_out() {
+        let text = "pario-sched-trace 1 lost 0\n1 2 withdraw\n3 4 withdraw\n";
+        for end in text.len() - "3 4 withdraw\n".len()..text.len() {
+            let trace: Trace = text[..end].parse().unwrap();
+            assert_eq!(trace.records().count(), 1, "{end}");
+        }
+        assert_eq!(text.parse::<Trace>().unwrap().records().count(), 2);
+    }
+
+    #[test]
+    fn what_is_new_can_be_told() {
+        let mut trace = Trace::new(3);
+        let sequences =
+            |trace: &Trace, noted| trace.after(noted).map(|record| record.sequence).collect::<Vec<_>>();
+        assert_eq!((trace.noted(), sequences(&trace, 0)), (0, vec![]));
+        (0..2).for_each(|sequence| trace.note(0, sequence, Event::Withdraw));
+        assert_eq!((trace.noted(), sequences(&trace, 1)), (2, vec![1]));
+        (2..6).for_each(|sequence| trace.note(0, sequence, Event::Withdraw));
+        assert_eq!((trace.noted(), sequences(&trace, 2)), (6, vec![3, 4, 5]));
+        assert_eq!(
+            (sequences(&trace, 5), sequences(&trace, 6), sequences(&trace, 9)),
+            (vec![5], vec![], vec![])
+        );
     }
 
     #[test]

@@ -124,6 +124,7 @@ fn remove(base: &std::path::Path) -> std::io::Result<()> {
 
 /// Starts the servers; returns them and how to mount.
 pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
+    let application = Application::own()?;
     let defaults = Layout::new(options.stripe_bytes, options.servers, 0, options.servers)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
     let number = pario_net::greeting::random_number();
@@ -163,7 +164,7 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
         outbox_bytes: options.outbox_bytes,
         method: crate::partition::choices::Method::Auto,
         tied: None,
-        application: Application::own(),
+        application,
     };
     Ok((Embedded { servers, base, temporary, fork: fork_generation() }, mount))
 }

@@ -323,24 +323,27 @@ impl Partition {
         kill_point::arm(Process::Client).map_err(Error::setup)?;
         let entry = registry.find(name).map_err(Error::setup)?;
         check_running(&entry)?;
-        let mut spec = mount_spec(&entry);
+        let mut spec = mount_spec(&entry, Application::own()?);
         let (path, id) = (registry.path().to_owned(), entry.id);
         spec.locate = Some(Arc::new(move || {
             let gone = |error: RegistryError| Fault::new(Code::Unreachable, error.to_string());
             let entry = Registry::open(&path).find(&spec_name(&path, id)?).map_err(gone)?;
-            Ok(mount_spec(&entry).way)
+            Ok(way(&entry))
         }));
         Ok(Partition::from_spec(spec))
     }
 
-    /// Mounts a partition by its registry entry; nothing is sent before something is wanted.
+    /// Mounts a partition by its registry entry, for those who look after it: on behalf of the program, whatever
+    /// `PARIO_APPLICATION` and `PARIO_WEIGHT` say. Nothing is sent before something is wanted.
     #[must_use]
     pub fn mount_entry(entry: &Entry) -> Partition {
-        Partition::from_spec(mount_spec(entry))
+        Partition::from_spec(mount_spec(entry, Application::of_program()))
     }
 
     /// Mounts the partition that a partition file describes; the first to come starts its servers.
     pub fn mount_or_start(file: &Path) -> Result<Partition> {
+        // Before servers are started for somebody who could not mount.
+        Application::own()?;
         let registry = Registry::open_default().map_err(Error::setup)?;
         let settings = Layers::new()
             .file(file)
@@ -392,17 +395,21 @@ fn check_running(entry: &Entry) -> Result<()> {
     }
 }
 
-fn mount_spec(entry: &Entry) -> MountSpec {
+fn way(entry: &Entry) -> Way {
     let connect: Arc<dyn Connect> = Arc::new(by_address(entry));
+    Way { secret: Secret(entry.secret.0), connect }
+}
+
+fn mount_spec(entry: &Entry, application: Application) -> MountSpec {
     MountSpec {
         name: entry.name.clone(),
         partition: entry.id,
-        way: Way { secret: Secret(entry.secret.0), connect },
+        way: way(entry),
         servers: entry.servers.len(),
         locate: None,
         outbox_bytes: usize::try_from(entry.settings.cache.outbox.0).unwrap_or(usize::MAX),
         method: entry.settings.method,
         tied: None,
-        application: Application::own(),
+        application,
     }
 }

@@ -70,7 +70,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
         outbox_bytes: 0,
         method: pario::Method::Auto,
         tied: None,
-        application: pario::Application::own(),
+        application: pario::Application::new("cut", 1),
     };
     (servers, Partition::from_spec(spec))
 }

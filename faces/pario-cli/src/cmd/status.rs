@@ -165,6 +165,8 @@ fn applications(context: &Context, health: &PartitionHealth) -> Outcome {
         "ordered",
         "calls",
         "refused",
+        "records",
+        "taken",
         "wait p50",
         "wait p99",
         "slow-down",
@@ -180,6 +182,8 @@ fn applications(context: &Context, health: &PartitionHealth) -> Outcome {
             share.served.to_string(),
             share.calls.to_string(),
             share.refused.to_string(),
+            share.taken_records.to_string(),
+            Size(share.taken_bytes).rounded(),
             latency(share.wait_us_p50),
             latency(share.wait_us_p99),
             if share.slowdown == 0.0 { "-".to_owned() } else { format!("{:.1}", share.slowdown) },
@@ -196,6 +200,8 @@ struct Share {
     served: u64,
     calls: u64,
     refused: u64,
+    taken_records: u64,
+    taken_bytes: u64,
     wait_us_p50: u64,
     wait_us_p99: u64,
     slowdown: f64,
@@ -208,7 +214,7 @@ fn shares<'a>(schedulers: impl Iterator<Item = &'a Value>) -> std::collections::
         schedulers.flat_map(|scheduler| scheduler["applications"].as_array().into_iter().flatten())
     {
         let number = |path: &str| application.pointer(path).and_then(Value::as_u64).unwrap_or(0);
-        if number("/bypassed") + number("/requests") == 0 {
+        if number("/bypassed") + number("/requests") + number("/taken_records") == 0 {
             continue;
         }
         let share = shares.entry(application["name"].as_str().unwrap_or("?").to_owned()).or_default();
@@ -217,6 +223,8 @@ fn shares<'a>(schedulers: impl Iterator<Item = &'a Value>) -> std::collections::
         share.served += number("/served");
         share.calls += number("/operations");
         share.refused += number("/refused");
+        share.taken_records += number("/taken_records");
+        share.taken_bytes += number("/taken_bytes");
         share.wait_us_p50 = share.wait_us_p50.max(number("/wait_us/p50"));
         share.wait_us_p99 = share.wait_us_p99.max(number("/wait_us/p99"));
         share.slowdown = share.slowdown.max(application["slowdown"].as_f64().unwrap_or(0.0));
@@ -347,11 +355,13 @@ mod tests {
     fn shares_of_applications_are_summed_over_servers() {
         let on_one = json!({ "applications": [
             { "name": "a", "weight": 2, "bypassed": 1, "requests": 9, "served": 8, "operations": 2, "refused": 0,
+              "taken_records": 5, "taken_bytes": 500,
               "wait_us": { "p50": 10, "p99": 40 }, "slowdown": 1.5 },
             { "name": "idle", "weight": 1, "bypassed": 0, "requests": 0 },
         ]});
         let on_other = json!({ "applications": [
             { "name": "a", "weight": 2, "bypassed": 0, "requests": 4, "served": 4, "operations": 4, "refused": 3,
+              "taken_records": 1, "taken_bytes": 20,
               "wait_us": { "p50": 20, "p99": 30 }, "slowdown": null },
         ]});
         let shares = shares([&on_one, &json!({ "policy": "fifo" }), &on_other].into_iter());
@@ -361,6 +371,8 @@ mod tests {
             served: 12,
             calls: 6,
             refused: 3,
+            taken_records: 6,
+            taken_bytes: 520,
             wait_us_p50: 20,
             wait_us_p99: 40,
             slowdown: 1.5,

@@ -9,6 +9,7 @@ use pario_core::SessionId;
 use pario_sched::ApplicationId;
 
 use super::WEIGHT_MAX;
+use crate::take::Amount;
 
 /// Whoever is not there any more.
 const GONE: ApplicationId = ApplicationId(0);
@@ -20,6 +21,8 @@ pub(super) struct Known {
     pub(super) weight: u32,
     pub(super) sessions: usize,
     pub(super) bypassed: u64,
+    /// What was taken from its outboxes.
+    pub(super) taken: Amount,
 }
 
 /// All that are there.
@@ -51,7 +54,8 @@ impl Applications {
             self.next += 1;
             id
         });
-        let fresh = Known { name: name.to_owned(), weight, sessions: 0, bypassed: 0 };
+        let fresh =
+            Known { name: name.to_owned(), weight, sessions: 0, bypassed: 0, taken: Amount::default() };
         let known = self.known.entry(id).or_insert(fresh);
         known.weight = weight;
         if self.sessions.insert(session, id) != Some(id) {
@@ -85,6 +89,19 @@ impl Applications {
     pub(super) fn count_bypass(&mut self, session: SessionId) {
         if let Some(known) = self.sessions.get(&session).and_then(|id| self.known.get_mut(id)) {
             known.bypassed += 1;
+        }
+    }
+
+    /// An application and its weight; of who is gone 1.
+    pub(super) fn party(&self, session: SessionId) -> (ApplicationId, u32) {
+        let id = self.of(session);
+        (id, self.known.get(&id).map_or(1, |known| known.weight))
+    }
+
+    pub(super) fn count_taken(&mut self, session: SessionId, amount: Amount) {
+        if let Some(known) = self.sessions.get(&session).and_then(|id| self.known.get_mut(id)) {
+            known.taken.records += amount.records;
+            known.taken.bytes += amount.bytes;
         }
     }
 

@@ -17,6 +17,7 @@ mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,14 +27,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pario_core::{Clock, Fault, ObjectId, SessionId};
-use pario_sched::{Kind, Outcome, RequestId};
+use pario_sched::{ApplicationId, Kind, Outcome, RequestId};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 
 pub(crate) use self::read::ReadDone;
 use self::read::{ReadJob, read_run};
 use self::state::{Job, Picked, State};
+use self::trace::{How, TRACE_EVERY, TRACE_RECORDS_MAX, TraceFile};
 use crate::pool::Pool;
+use crate::take::Amount;
 
 /// The policy under which there is no desk.
 pub const FIFO: &str = "fifo";
@@ -53,7 +56,7 @@ pub struct SchedulerSpec {
     pub policy: String,
     /// Weights of applications by name; they win over what an application says itself.
     pub weights: BTreeMap<String, u32>,
-    /// File that the trace goes to when the server ends.
+    /// File that the trace goes to, every second and when the server ends.
     pub trace: Option<PathBuf>,
 }
 
@@ -75,8 +78,16 @@ pub(crate) struct Desk {
     waiting: AtomicUsize,
     store: Arc<dyn Store>,
     pool: Pool,
-    trace: Option<PathBuf>,
+    trace: Option<Mutex<TraceFile>>,
+    /// Told when the desk is closed, to who writes the trace.
+    closing: Condvar,
     clock: MonotonicClock,
+}
+
+fn start(desk: &Arc<Desk>, name: String, work: fn(&Arc<Desk>)) -> Result<(), Fault> {
+    let desk = Arc::clone(desk);
+    let thread = std::thread::Builder::new().name(name).spawn(move || work(&desk));
+    thread.map(|_| ()).map_err(|error| Fault::from_io(&error, "starting a thread"))
 }
 
 /// Bytes of an object that somebody's session wants to touch.
@@ -137,15 +148,16 @@ impl Desk {
             waiting: AtomicUsize::new(0),
             store: Arc::clone(store),
             pool: pool.clone(),
-            trace: spec.trace.clone(),
+            trace: spec.trace.clone().map(|path| Mutex::new(TraceFile::new(path, TRACE_RECORDS_MAX))),
+            closing: Condvar::new(),
             clock: MonotonicClock,
         });
         for number in 0..THREADS {
-            let desk = Arc::clone(&desk);
-            std::thread::Builder::new()
-                .name(format!("pario-desk-{name}-{number}"))
-                .spawn(move || desk.work())
-                .map_err(|error| Fault::from_io(&error, "starting a thread"))?;
+            start(&desk, format!("pario-desk-{name}-{number}"), Desk::work)?;
+        }
+        if desk.trace.is_some() {
+            desk.write_trace(How::Append);
+            start(&desk, format!("pario-desk-{name}-trace"), Desk::keep_trace)?;
         }
         Ok(Some(desk))
     }
@@ -168,6 +180,18 @@ impl Desk {
         self.changed.notify_one();
         // Whoever waited for a turn hears of it by the loss of its channel.
         drop(taken_back);
+    }
+
+    /// The application of each session, and its weight.
+    pub(crate) fn parties(&self, sessions: impl Iterator<Item = SessionId>) -> Vec<(ApplicationId, u32)> {
+        let state = self.lock();
+        sessions.map(|session| state.applications.party(session)).collect()
+    }
+
+    /// Records were taken from the outboxes of sessions.
+    pub(crate) fn count_taken(&self, taken: impl Iterator<Item = (SessionId, Amount)>) {
+        let mut state = self.lock();
+        taken.for_each(|(session, amount)| state.applications.count_taken(session, amount));
     }
 
     /// Reads bytes when it is their turn; fewer at the object's end.
@@ -231,16 +255,29 @@ impl Desk {
 
     /// Everything is over: threads end, the trace is written.
     pub(crate) fn close(&self) {
-        let trace = {
-            let mut state = self.lock();
-            state.closed = true;
-            self.trace.as_ref().map(|file| (file, state.trace()))
-        };
+        self.lock().closed = true;
         self.changed.notify_all();
-        if let Some((file, trace)) = trace
-            && let Err(error) = std::fs::write(file, trace)
-        {
-            tracing::warn!(%error, "the scheduler's trace could not be written to {}", file.display());
+        self.closing.notify_all();
+        self.write_trace(How::Anew);
+    }
+
+    fn write_trace(&self, how: How) {
+        let Some(trace) = &self.trace else { return };
+        let mut file = trace.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = file.news(self.lock().controller.trace(), how);
+        if let Some(news) = news {
+            file.write(&news);
+        }
+    }
+
+    /// The thread that writes the trace out.
+    fn keep_trace(self: &Arc<Self>) {
+        let mut state = self.lock();
+        while !state.closed {
+            let waited = self.closing.wait_timeout(state, TRACE_EVERY);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            self.write_trace(How::Append);
+            state = self.lock();
         }
     }
 

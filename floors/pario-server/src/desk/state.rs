@@ -16,6 +16,7 @@ use pario_sched::{
 
 use super::applications::Applications;
 use super::read::ReadJob;
+use super::trace::TRACE_RECORDS_MAX;
 use super::{SchedulerSpec, THREADS, Turn, Wish};
 
 /// Requests that are read in one call.
@@ -28,8 +29,6 @@ const APPLICATION_QUEUE_MAX: usize = 1 << 12;
 /// Files and applications that it keeps count of.
 const FILES_MAX: usize = 1 << 12;
 const APPLICATIONS_MAX: usize = 1 << 12;
-/// Records of a trace, the last ones.
-const TRACE_RECORDS_MAX: usize = 1 << 18;
 /// A store whose calls take longer than this, beyond a nanosecond for each byte, does one thing at a time; a faster one
 /// several, since what matters there is not the order.
 const SLOW_US: u64 = 200;
@@ -300,9 +299,5 @@ impl State {
                 self.applications.name(request.application)
             );
         }
-    }
-
-    pub(super) fn trace(&self) -> String {
-        self.controller.trace().to_string()
     }
 }

@@ -64,6 +64,8 @@ fn applications(state: &State, statistics: &Statistics) -> Vec<Value> {
             shown["weight"] = json!(known.weight);
             shown["sessions"] = json!(known.sessions);
             shown["bypassed"] = json!(known.bypassed);
+            shown["taken_records"] = json!(known.taken.records);
+            shown["taken_bytes"] = json!(known.taken.bytes);
             shown["unfinished"] = json!(found.map_or(0, |figures| figures.unfinished));
             shown
         })

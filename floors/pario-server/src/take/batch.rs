@@ -93,6 +93,13 @@ impl Errors {
     }
 }
 
+/// What was taken of one outbox.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Amount {
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
 /// The part of a view's stream that a slice holds, and how its file lies on the servers.
 pub(super) struct Streamed<'v> {
     pub(super) view: Option<&'v View>,
@@ -123,6 +130,19 @@ impl<'a> Batch<'a> {
     /// Pieces so far.
     pub(super) fn cuts(&self) -> usize {
         self.cuts.len()
+    }
+
+    /// Records, or parts of them, and bytes that come from each of so many outboxes.
+    pub(super) fn by_place(&self, places: usize) -> Vec<Amount> {
+        let mut amounts = vec![Amount::default(); places];
+        for slice in self.slices.iter().filter(|slice| slice.data.is_some()) {
+            if let Source::Outbox(place) = slice.stamp.source {
+                amounts[place].records += 1;
+                amounts[place].bytes +=
+                    self.cuts[slice.cuts.clone()].iter().map(|cut| u64::from(cut.bytes)).sum::<u64>();
+            }
+        }
+        amounts
     }
 
     /// Bytes of one object, as a message brings them.

@@ -4,9 +4,12 @@
 //! it is in the store or its error is kept.
 
 mod batch;
+mod circles;
 mod outboxes;
 mod patience;
 mod scan;
+mod shared;
+mod shares;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,10 +26,12 @@ use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_view::View;
 
+pub(crate) use self::batch::Amount;
 use self::batch::{Batch, Errors, Ground, Packing, Source, Stamp, Streamed};
 use self::outboxes::{Outboxes, Pressure};
 use self::patience::{Choice, Mood, Patience, Upto};
-use self::scan::Scan;
+use self::scan::{Portion, Scan};
+use self::shares::Shares;
 use crate::desk::Desk;
 use crate::stats::ServerStats;
 use crate::views::Views;
@@ -115,6 +120,8 @@ impl Taker {
             wait_until: None,
             knows_of_waiting: false,
             hurry: false,
+            more: false,
+            shares: Shares::default(),
             inbox,
             doorbell: Arc::clone(&doorbell),
             outboxes: Outboxes::default(),
@@ -174,6 +181,16 @@ struct TakeAll {
     done: Done<()>,
 }
 
+/// What a round did.
+struct Taken {
+    /// There was something to write.
+    found: bool,
+    /// It came further, and not all that it saw is over yet. Only asked of shared rounds.
+    more: bool,
+    /// Bytes that came from each outbox; empty where nobody counts them.
+    by_place: Vec<u64>,
+}
+
 struct Worker {
     index: ServerIndex,
     store: Arc<dyn Store>,
@@ -191,6 +208,9 @@ struct Worker {
     knows_of_waiting: bool,
     /// Records were taken in part that must be over before newer ones are.
     hurry: bool,
+    /// The last round left something for the next one.
+    more: bool,
+    shares: Shares,
     writes: Vec<(ByValue, Done<()>, Nanos)>,
     drains: Vec<Drain>,
     take_alls: Vec<TakeAll>,
@@ -271,12 +291,16 @@ impl Worker {
     fn round(&mut self) -> bool {
         self.outboxes.begin_round();
         let scan = self.outboxes.scan(self.index, &self.views);
+        self.more = false;
+        if let Some(circles) = self.circles(&scan) {
+            return self.shared_round(scan, &circles);
+        }
         let upto = self.upto(&scan);
-        self.take(scan, upto)
+        self.take(scan, &Portion::Same(upto)).found
     }
 
     /// Writes what is to be taken and moves the cursors.
-    fn take(&mut self, scan: Scan, upto: Upto) -> bool {
+    fn take(&mut self, scan: Scan, portion: &Portion) -> Taken {
         let writes = std::mem::take(&mut self.writes);
         let mut batch = Batch::new(self.index);
         let mut refused: Vec<usize> = Vec::new();
@@ -285,7 +309,7 @@ impl Worker {
                 refused.push(number);
             }
         }
-        let mut advance = scan.fill(&self.outboxes, upto, &mut batch);
+        let mut advance = scan.fill(&self.outboxes, portion, &mut batch);
         let found = !batch.is_empty();
         if found {
             reach(Point::DrainHeads);
@@ -297,15 +321,19 @@ impl Worker {
             outboxes: Some(&self.outboxes),
         };
         let errors = batch.apply(&ground);
+        let by_place = self.count(&batch);
         drop(batch);
         if found {
             reach(Point::DrainRound);
         }
         self.outboxes.end_round();
         self.answer_messages(writes, &errors, &refused);
-        let out_of_order = matches!(upto, Upto::Below(_)) && (errors.overlap || scan.crosses(upto));
+        let out_of_order = portion.is_by_place() && (errors.overlap || scan.crosses(portion));
+        let more = matches!(portion, Portion::Each(_))
+            && scan.first_left(&advance, &|_| true).is_some()
+            && (found || advance.positions != self.outboxes.positions());
         if out_of_order {
-            advance = scan.in_order(&self.outboxes, advance);
+            advance = scan.in_order(&self.outboxes, advance, portion);
         }
         self.hurry = out_of_order;
         for session in self.outboxes.settle(&advance, &errors, &self.stats) {
@@ -321,29 +349,49 @@ impl Worker {
         if found {
             self.outboxes.grant(self.store.as_ref());
         }
-        found
+        Taken { found, more, by_place }
     }
 
-    /// What this round takes.
+    /// Tells the desk, if there is one, whose records are taken.
+    fn count(&self, batch: &Batch<'_>) -> Vec<u64> {
+        let Some(desk) = &self.desk else { return Vec::new() };
+        let amounts = batch.by_place(self.outboxes.len());
+        let some = amounts.iter().enumerate().filter(|(_, amount)| 0 < amount.records);
+        if some.clone().next().is_some() {
+            desk.count_taken(some.map(|(place, amount)| (self.outboxes.at(place).session, *amount)));
+        }
+        amounts.iter().map(|amount| amount.bytes).collect()
+    }
+
+    /// What this round takes of all outboxes.
     fn upto(&mut self, scan: &Scan) -> Upto {
+        // A message must not overtake records that were committed before it came.
+        let mood = self.mood(!self.writes.is_empty());
+        let (upto, until) = self.decide(scan, mood, &|_| true);
+        self.wait_until = until;
+        upto
+    }
+
+    /// How things stand around the records.
+    fn mood(&mut self, urgent: bool) -> Mood {
         let Pressure { leaving, waits, full, half } = self.outboxes.pressure();
         self.knows_of_waiting = waits;
-        // A message must not overtake records that were committed before it came.
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
-        let urgent = leaving || waited_for || self.stop.is_some() || self.hurry || !self.writes.is_empty();
-        let mood = Mood { now: self.clock.now(), urgent, waits, full, half };
-        let choice = self.patience.choose(&scan.due(), mood);
-        let held_up = scan.held_up(&self.outboxes);
-        self.wait_until = match (choice, held_up) {
-            (Choice::Wait { until }, _) => Some(until),
-            (Choice::Take(_), Some(_)) => Some(Nanos(self.clock.now().0 + DIRECT_LOOK_NS)),
-            (Choice::Take(_), None) => None,
-        };
-        match (choice, held_up) {
-            (Choice::Wait { .. }, _) => Upto::NOTHING,
-            (Choice::Take(Upto::Committed(before)), Some(held_up)) => Upto::Committed(before.min(held_up)),
-            (Choice::Take(Upto::Below(_)), Some(held_up)) => Upto::Committed(held_up),
-            (Choice::Take(upto), None) => upto,
+        let urgent = urgent || leaving || waited_for || self.stop.is_some() || self.hurry;
+        Mood { now: self.clock.now(), urgent, waits, full, half }
+    }
+
+    /// How much of some outboxes may be taken now, and when to look again at the rest.
+    fn decide(&mut self, scan: &Scan, mood: Mood, of: &dyn Fn(usize) -> bool) -> (Upto, Option<Nanos>) {
+        let choice = self.patience.choose(&scan.due(of), mood);
+        let look_again = Nanos(self.clock.now().0 + DIRECT_LOOK_NS);
+        match (choice, scan.held_up(&self.outboxes, of)) {
+            (Choice::Wait { until }, _) => (Upto::NOTHING, Some(until)),
+            (Choice::Take(Upto::Committed(before)), Some(held_up)) => {
+                (Upto::Committed(before.min(held_up)), Some(look_again))
+            }
+            (Choice::Take(Upto::Below(_)), Some(held_up)) => (Upto::Committed(held_up), Some(look_again)),
+            (Choice::Take(upto), None) => (upto, None),
         }
     }
 
@@ -386,7 +434,8 @@ impl Worker {
     fn sleep(&mut self, idle_naps: u32) {
         self.outboxes.set_asleep(true);
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
-        let busy = self.hurry || (self.wait_until.is_none() && (waited_for || self.stop.is_some()));
+        let busy =
+            self.hurry || self.more || (self.wait_until.is_none() && (waited_for || self.stop.is_some()));
         let pressure = self.outboxes.pressure();
         let news = pressure.leaving || (pressure.waits && !self.knows_of_waiting);
         let waits = self.wait_until.is_some() && !news;

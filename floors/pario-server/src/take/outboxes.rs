@@ -63,6 +63,15 @@ impl Outboxes {
         self.attached.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.attached.len()
+    }
+
+    /// Where the outbox of a session stands in the list.
+    pub(super) fn place(&self, session: SessionId) -> Option<usize> {
+        self.attached.iter().position(|attached| attached.session == session)
+    }
+
     pub(super) fn attach(&mut self, session: SessionId, outbox: OutboxReader, cursor: CursorPage, from: u64) {
         // A session that offers its outbox again may not know how far we came before its connection broke.
         let known = self.taken(session).unwrap_or(0);
@@ -253,6 +262,11 @@ impl Attached {
     /// The place of the object below which a record's bytes are taken; 0 if none are.
     pub(super) fn done_below(&self, position: u64) -> u64 {
         self.parts.get(&position).copied().unwrap_or(0)
+    }
+
+    /// Whether somebody waits for its records to be taken: a thread of its client, or those who come after a client that is gone.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.leaving || self.outbox.is_urgent()
     }
 
     fn pending(&self) -> u64 {

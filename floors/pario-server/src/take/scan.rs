@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pario_core::{Clock, Nanos, ServerIndex, SessionId};
+use pario_core::{Clock, Nanos, ObjectId, ServerIndex, SessionId};
 use pario_net::outbox::{IntentState, OutboxError, RecordKind, RecordView};
 use pario_sys::clock::MonotonicClock;
 use pario_view::{Answer, Share, View, disjoint};
@@ -43,8 +43,17 @@ pub(super) struct Scanned {
 }
 
 impl Scanned {
-    fn committed(&self) -> Nanos {
+    pub(super) fn committed(&self) -> Nanos {
         self.record.head.committed
+    }
+
+    pub(super) fn object(&self) -> ObjectId {
+        self.record.head.object
+    }
+
+    /// It brings this server data, or an intent.
+    pub(super) fn concerns_us(&self) -> bool {
+        self.is_ours && self.record.head.kind != RecordKind::Pad
     }
 
     fn is_data(&self) -> bool {
@@ -67,7 +76,7 @@ impl Scanned {
     }
 
     /// About how many of its bytes were not taken before.
-    fn bytes_left(&self) -> u64 {
+    pub(super) fn bytes_left(&self) -> u64 {
         let length = u128::from(self.local.end - self.local.start).max(1);
         let left = u128::from(self.local.end.saturating_sub(self.done_below.max(self.local.start)));
         u64::try_from(u128::from(self.local_bytes) * left / length).unwrap_or(self.local_bytes)
@@ -79,6 +88,40 @@ impl Scanned {
             Upto::Committed(before) if self.committed() < before => u64::MAX,
             Upto::Committed(_) => self.done_below,
             Upto::Below(below) => below.max(self.done_below),
+        }
+    }
+}
+
+/// What a round takes of each outbox.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Portion {
+    /// The same of all.
+    Same(Upto),
+    /// By place in the list.
+    Each(Vec<Upto>),
+}
+
+impl Portion {
+    fn of(&self, place: usize) -> Upto {
+        match self {
+            Portion::Same(upto) => *upto,
+            Portion::Each(each) => each.get(place).copied().unwrap_or(Upto::NOTHING),
+        }
+    }
+
+    /// Up to which place of the object, if that is how an outbox is cut.
+    fn below(&self, place: usize) -> Option<u64> {
+        match self.of(place) {
+            Upto::Below(below) => Some(below),
+            Upto::Committed(_) => None,
+        }
+    }
+
+    /// Whether some outbox is cut by place.
+    pub(super) fn is_by_place(&self) -> bool {
+        match self {
+            Portion::Same(upto) => matches!(upto, Upto::Below(_)),
+            Portion::Each(each) => each.iter().any(|upto| matches!(upto, Upto::Below(_))),
         }
     }
 }
@@ -167,8 +210,8 @@ impl Scan {
         self.records.sort_by_key(Scanned::committed);
     }
 
-    /// Records that bring data, and intents, for the decision how much to take.
-    pub(super) fn due(&self) -> Vec<Due> {
+    /// Records of some outboxes that bring data, and intents, for the decision how much to take.
+    pub(super) fn due(&self, of: &dyn Fn(usize) -> bool) -> Vec<Due> {
         let due = |record: &Scanned| Due {
             place: record.place,
             committed: record.committed(),
@@ -178,14 +221,12 @@ impl Scan {
             bytes: record.bytes_left(),
             is_whole: record.intent.is_some(),
         };
-        let counts = |record: &&Scanned| {
-            record.is_ours && record.record.head.kind != RecordKind::Pad && !record.is_done()
-        };
+        let counts = |record: &&Scanned| record.concerns_us() && !record.is_done() && of(record.place);
         self.records.iter().filter(counts).map(due).collect()
     }
 
-    /// The commit time of the first record that must wait for a direct write over the same bytes; `None` if none must.
-    pub(super) fn held_up(&self, outboxes: &Outboxes) -> Option<Nanos> {
+    /// The commit time of the first record of some outboxes that must wait for a direct write over the same bytes; `None` if none must.
+    pub(super) fn held_up(&self, outboxes: &Outboxes, of: &dyn Fn(usize) -> bool) -> Option<Nanos> {
         let under_way = self.records.iter().filter(|record| {
             record.intent == Some(IntentState::UnderWay) && !outboxes.at(record.place).leaving
         });
@@ -202,17 +243,24 @@ impl Scan {
                     && intent.span.start < record.span.end
             })
         };
-        self.records.iter().filter(|record| record.is_data()).find(meets).map(Scanned::committed)
+        let mine = |record: &&Scanned| record.is_data() && of(record.place);
+        self.records.iter().filter(mine).find(meets).map(Scanned::committed)
     }
 
     /// Adds what is to be taken to the batch, and says how far that brings each outbox.
-    pub(super) fn fill<'a>(&self, outboxes: &'a Outboxes, upto: Upto, batch: &mut Batch<'a>) -> Advance {
+    pub(super) fn fill<'a>(
+        &self,
+        outboxes: &'a Outboxes,
+        portion: &Portion,
+        batch: &mut Batch<'a>,
+    ) -> Advance {
         let mut advance = Advance { positions: outboxes.positions(), parts: Vec::new() };
         let mut behind = vec![false; advance.positions.len()];
         for record in &self.records {
             if CUTS_MAX < batch.cuts() {
                 break;
             }
+            let upto = portion.of(record.place);
             let (head, below) = (record.record.head, record.taken_below(upto));
             if record.is_ours && record.done_below < below {
                 record.add_to(batch, outboxes, below);
@@ -231,11 +279,14 @@ impl Scan {
 
     /// Whether bytes of a record that is new to this round may lie over bytes of an older one that will have been taken in part
     /// only: were the server killed then, its successor would take the older one whole, over the newer.
-    pub(super) fn crosses(&self, upto: Upto) -> bool {
-        let Upto::Below(below) = upto else { return false };
-        let halves = self.records.iter().filter(|record| 0 < record.done_below && below < record.local.end);
+    pub(super) fn crosses(&self, portion: &Portion) -> bool {
+        let ends_beyond =
+            |record: &&Scanned| portion.below(record.place).is_some_and(|below| below < record.local.end);
+        let halves = self.records.iter().filter(|record| 0 < record.done_below).filter(ends_beyond);
         let halves: Vec<&Scanned> = halves.collect();
-        self.records.iter().filter(|record| record.is_ours && record.done_below == 0).any(|record| {
+        let is_new = |record: &&Scanned| record.is_ours && record.done_below == 0;
+        let by_place = |record: &&Scanned| portion.below(record.place).is_some();
+        self.records.iter().filter(is_new).filter(by_place).any(|record| {
             halves.iter().any(|half| {
                 half.place != record.place
                     && half.committed() <= record.committed()
@@ -245,21 +296,22 @@ impl Scan {
         })
     }
 
-    /// The first record that is not over yet: what was committed before is.
-    pub(super) fn first_left(&self, advance: &Advance) -> Nanos {
-        let left = self
-            .records
-            .iter()
-            .find(|record| advance.positions[record.place].0 <= record.record.head.position);
-        left.map_or(Nanos(u64::MAX), Scanned::committed)
+    /// The first record of some outboxes that is not over yet: what was committed before is.
+    pub(super) fn first_left(&self, advance: &Advance, of: &dyn Fn(usize) -> bool) -> Option<Nanos> {
+        let is_left = |record: &&Scanned| advance.positions[record.place].0 <= record.record.head.position;
+        self.records.iter().filter(|record| of(record.place)).find(is_left).map(Scanned::committed)
     }
 
-    /// The same with outboxes that come no further than the order of commits allows.
-    pub(super) fn in_order(&self, outboxes: &Outboxes, advance: Advance) -> Advance {
-        let limit = self.first_left(&advance);
+    /// The same with outboxes that come no further than the order of commits allows, of those that are cut by place.
+    pub(super) fn in_order(&self, outboxes: &Outboxes, advance: Advance, portion: &Portion) -> Advance {
+        let by_place = |place: usize| portion.below(place).is_some();
+        let limit = self.first_left(&advance, &by_place).unwrap_or(Nanos(u64::MAX));
         let Advance { positions, mut parts } = advance;
         let mut strict = outboxes.positions();
-        for record in &self.records {
+        for (place, strict) in strict.iter_mut().enumerate().filter(|(place, _)| !by_place(*place)) {
+            *strict = positions[place];
+        }
+        for record in self.records.iter().filter(|record| by_place(record.place)) {
             let head = record.record.head;
             if positions[record.place].0 <= head.position {
                 continue;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SERVER: ServerIndex = ServerIndex(0);
+pub(super) const SERVER: ServerIndex = ServerIndex(0);
 const FILE_BYTES: usize = 96;
 const WRITERS: usize = 3;
 
@@ -18,7 +18,7 @@ fn object() -> ObjectId {
     ObjectId { inode: InodeId(7), generation: Generation(1) }
 }
 
-fn worker(store: &Arc<MemoryStore>) -> Worker {
+pub(super) fn worker(store: &Arc<MemoryStore>) -> Worker {
     let store: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let (_, inbox) = crossbeam_channel::unbounded();
     Worker {
@@ -32,6 +32,8 @@ fn worker(store: &Arc<MemoryStore>) -> Worker {
         wait_until: None,
         knows_of_waiting: false,
         hurry: false,
+        more: false,
+        shares: Shares::default(),
         inbox,
         doorbell: Arc::new(Doorbell::new().unwrap()),
         outboxes: Outboxes::default(),
@@ -43,12 +45,12 @@ fn worker(store: &Arc<MemoryStore>) -> Worker {
     }
 }
 
-fn session(writer: usize) -> SessionId {
+pub(super) fn session(writer: usize) -> SessionId {
     SessionId(writer as u64 + 1)
 }
 
 /// Lets a server know an outbox, from where the last one has come to.
-fn attach(worker: &mut Worker, writer: usize, outbox: &Outbox) {
+pub(super) fn attach(worker: &mut Worker, writer: usize, outbox: &Outbox) {
     let doorbell = worker.doorbell.duplicate().unwrap();
     outbox
         .attach(SERVER, |from| {
@@ -61,7 +63,7 @@ fn attach(worker: &mut Worker, writer: usize, outbox: &Outbox) {
 }
 
 /// A writer's view number `stride`: every `stride`-th byte.
-fn strided(start: u64, stride: u64) -> View {
+pub(super) fn strided(start: u64, stride: u64) -> View {
     let byte = Datatype::elementary(1).unwrap();
     let filetype = byte.resized(0, i64::try_from(stride).unwrap()).unwrap();
     View::new(i64::try_from(start).unwrap(), &byte, &filetype, Access::Write).unwrap()
@@ -150,7 +152,7 @@ impl World {
         self.worker.outboxes.begin_round();
         let scan = self.worker.outboxes.scan(SERVER, &self.worker.views);
         let upto = if self.worker.hurry { Upto::ALL } else { upto };
-        self.worker.take(scan, upto);
+        self.worker.take(scan, &Portion::Same(upto));
     }
 
     /// The server is killed; its successor knows what the cursors say.

@@ -5,6 +5,8 @@
 
 use pario_server::desk::WEIGHT_MAX;
 
+use crate::error::{Error, Result};
+
 /// Variable with the application's name.
 const APPLICATION_VARIABLE: &str = "PARIO_APPLICATION";
 /// Variable with the weight that it asks for.
@@ -30,22 +32,33 @@ impl Application {
     }
 
     /// What this process says of itself: `PARIO_APPLICATION` and `PARIO_WEIGHT`, else the name of the program and 1.
-    #[must_use]
-    pub fn own() -> Application {
-        Application::from(|variable| std::env::var(variable).ok())
+    ///
+    /// # Errors
+    /// A weight that is not a whole number from 1 to 1000.
+    pub fn own() -> Result<Application> {
+        Application::from(|variable| {
+            std::env::var_os(variable).map(|value| value.to_string_lossy().into_owned())
+        })
     }
 
-    fn from(look_up: impl Fn(&str) -> Option<String>) -> Application {
+    /// The program itself, with weight 1.
+    pub(crate) fn of_program() -> Application {
+        Application::new(&super::mount::program(), 1)
+    }
+
+    fn from(look_up: impl Fn(&str) -> Option<String>) -> Result<Application> {
         let name = look_up(APPLICATION_VARIABLE).filter(|name| !name.is_empty());
         let weight = look_up(WEIGHT_VARIABLE).filter(|weight| !weight.is_empty());
-        let number = weight.as_ref().map_or(Some(1), |weight| weight.parse().ok());
-        if number.is_none() {
-            tracing::warn!(
-                "{WEIGHT_VARIABLE}={} is not a whole number; 1 is used",
-                weight.unwrap_or_default()
-            );
-        }
-        Application::new(&name.unwrap_or_else(super::mount::program), number.unwrap_or(1))
+        let weight = weight.map_or(Ok(1), |weight| {
+            let number = weight.trim().parse().ok().filter(|number| (1..=WEIGHT_MAX).contains(number));
+            number.ok_or_else(|| {
+                let shown: String = weight.chars().take(NAME_CHARS_MAX).collect();
+                Error::setup(format!(
+                    "environment {WEIGHT_VARIABLE} = {shown:?}: must be a whole number from 1 to {WEIGHT_MAX}"
+                ))
+            })
+        });
+        Ok(Application::new(&name.unwrap_or_else(super::mount::program), weight?))
     }
 }
 
@@ -60,10 +73,16 @@ mod tests {
                 Some(if variable == APPLICATION_VARIABLE { name } else { weight }.to_owned())
             })
         };
-        assert_eq!(with("climate", "2"), Application { name: "climate".into(), weight: 2 });
-        assert_eq!(with("", ""), Application { name: super::super::mount::program(), weight: 1 });
-        assert_eq!((with("a", "0").weight, with("a", "9999").weight, with("a", "much").weight), (1, 1000, 1));
-        assert_eq!(with(&"x".repeat(99), "1").name.len(), 64);
-        assert_eq!(with("a\nb", "1").name, "ab");
+        let (name, weight) = ("climate".to_owned(), 2);
+        assert_eq!(with("climate", "2").unwrap(), Application { name, weight });
+        assert_eq!(with("", "").unwrap(), Application::of_program());
+        assert_eq!(with("a", "1000").unwrap().weight, 1000);
+        assert_eq!(with(&"x".repeat(99), "1").unwrap().name.len(), 64);
+        assert_eq!(with("a\nb", "1").unwrap().name, "ab");
+        for wrong in ["abc", "0", "1001", "-1", "1.5", "2x"] {
+            let expected =
+                format!("environment PARIO_WEIGHT = {wrong:?}: must be a whole number from 1 to 1000");
+            assert_eq!(with("a", wrong).unwrap_err().to_string(), expected);
+        }
     }
 }

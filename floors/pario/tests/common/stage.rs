@@ -2,7 +2,7 @@
 //!
 //! Always: what a test started ends with it, also when it fails.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -202,6 +202,11 @@ impl Program {
                 return number.trim_end().parse().ok();
             }
         }
+    }
+
+    /// All that it says until it ends.
+    pub fn lines(mut self) -> Vec<String> {
+        self.lines.by_ref().lines().map(Result::unwrap).collect()
     }
 
     pub fn pid(&self) -> u32 {
