@@ -30,9 +30,7 @@ pub const RECORD_ALIGN: u64 = 64;
 
 /// Largest record that an outbox can hold whatever else is in it.
 pub(crate) fn whole_bytes_max(capacity: u64) -> usize {
-    usize::try_from(capacity / 2)
-        .expect("a capacity fits into memory")
-        .saturating_sub(RECORD_HEAD_BYTES + RECORD_ALIGN as usize)
+    usize::try_from(capacity / 2).expect("a capacity fits into memory").saturating_sub(2 * RECORD_HEAD_BYTES)
 }
 
 /// Places in the outbox's head page.

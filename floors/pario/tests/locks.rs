@@ -1,6 +1,7 @@
 //! Locks of files, atomic accesses and shared pointers, between clients of one partition.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::cast_possible_truncation, reason = "ranks and rounds are few")]
 
 mod common;
 
@@ -311,7 +312,7 @@ fn overlapping_atomic_writes_are_seen_whole() {
             file.set_view(0, &byte, &piece.resized(0, 150).unwrap()).unwrap();
             let mut target = vec![0; 20_000];
             for round in 0..40u8 {
-                if (round as usize + rank) % 2 == 0 {
+                if (round as usize + rank).is_multiple_of(2) {
                     file.write_at(0, &vec![round * 4 + rank as u8 + 1; 20_000]).unwrap();
                 } else {
                     let count = file.read_at(0, &mut target).unwrap();

@@ -42,6 +42,8 @@ client_bugs! {
     ReadPastOwn "client-read-past-own"
     /// Servers take the newest record first.
     TakeNewest "server-take-newest"
+    /// A write by message does not wait for records that were committed before it.
+    MessageOvertakes "server-message-overtakes"
     /// What a dead process left is not taken before its files go on.
     SettleNothing "manager-settle-nothing"
     /// A restarted manager has forgotten who was writing.

@@ -84,9 +84,21 @@ pub(crate) struct UserLock {
 #[derive(Clone, Debug)]
 pub(crate) enum Errand {
     Access(Op),
-    WantLock { file: usize, cells: Range<usize>, mode: LockMode, ask: u64, patience: Patience, cancelled: bool },
-    Looking { file: usize },
-    Stopping { file: usize, in_force: bool },
+    WantLock {
+        file: usize,
+        cells: Range<usize>,
+        mode: LockMode,
+        ask: u64,
+        patience: Patience,
+        cancelled: bool,
+    },
+    Looking {
+        file: usize,
+    },
+    Stopping {
+        file: usize,
+        in_force: bool,
+    },
 }
 
 /// A file as a client has it.

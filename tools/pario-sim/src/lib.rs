@@ -13,7 +13,7 @@
 //! its log. Afterwards everything goes on without faults until nothing is left to do.
 //!
 //! Checked at every step and at the end: who may access a file at the same time, who may hold a lock, what a read finds, that one order
-//! explains all contiguous accesses, that nobody is forgotten, that the dead hold nothing, that everything is quiet in the end.
+//! explains all accesses of atomic mode, that nobody is forgotten, that the dead hold nothing, that everything is quiet in the end.
 //!
 //! Always: the same seed gives the same run. Never: reads a clock, sleeps, spawns.
 

@@ -6,8 +6,8 @@ use std::ops::Range;
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{Lease, LockMode, LockSpace, Phase, Want};
 use pario_server::coherence::{
-    Action, Ask, Barrier, BarrierAsk, Leases, LockAction, LockWish, Locks, Owner, Party, Patience, Refusal, Return,
-    Shape, Ticket,
+    Action, Ask, Barrier, BarrierAsk, Leases, LockAction, LockWish, Locks, Owner, Party, Patience, Refusal,
+    Return, Shape, Ticket,
 };
 
 use crate::bugs::{AnyBug, ClientBug};
@@ -16,16 +16,48 @@ use crate::coverage::Coverage;
 /// What a client asks.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask4 {
-    Acquire { file: usize, want: Want },
-    Return { file: usize, number: u64 },
-    Lock { file: usize, ask: u64, space: LockSpace, lane: u64, mode: LockMode, bytes: Range<u64>, patience: Patience },
-    Unlock { file: usize, number: u64, keep: Option<Range<u64>> },
-    Busy { file: usize, number: u64, keep: Option<Range<u64>> },
-    Cancel { ask: u64 },
-    Look { file: usize },
-    Stop { file: usize },
-    StopEnd { file: usize },
-    Close { file: usize },
+    Acquire {
+        file: usize,
+        want: Want,
+    },
+    Return {
+        file: usize,
+        number: u64,
+    },
+    Lock {
+        file: usize,
+        ask: u64,
+        space: LockSpace,
+        lane: u64,
+        mode: LockMode,
+        bytes: Range<u64>,
+        patience: Patience,
+    },
+    Unlock {
+        file: usize,
+        number: u64,
+        keep: Option<Range<u64>>,
+    },
+    Busy {
+        file: usize,
+        number: u64,
+        keep: Option<Range<u64>>,
+    },
+    Cancel {
+        ask: u64,
+    },
+    Look {
+        file: usize,
+    },
+    Stop {
+        file: usize,
+    },
+    StopEnd {
+        file: usize,
+    },
+    Close {
+        file: usize,
+    },
 }
 
 /// What it is answered.
@@ -47,9 +79,31 @@ pub(crate) enum Notice {
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Acquire { client: usize },
-    Lock { client: usize, ask: u64 },
+    Lock { client: usize, ask: u64, wished: usize },
     Look { client: usize, file: usize },
     Stop { client: usize, file: usize },
+}
+
+/// What a wish for a lock was about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Wished {
+    client: usize,
+    file: usize,
+    space: LockSpace,
+    mode: LockMode,
+    bytes: Range<u64>,
+}
+
+impl Wished {
+    fn excludes(&self, other: &Wished) -> bool {
+        let alone = self.mode == (LockMode::Exclusive {}) || other.mode == (LockMode::Exclusive {});
+        let same = (self.file, self.space) == (other.file, other.space) && self.client != other.client;
+        same && alone && meet(&self.bytes, &other.bytes)
+    }
+}
+
+fn meet(one: &Range<u64>, two: &Range<u64>) -> bool {
+    one.start < two.end && two.start < one.end
 }
 
 /// What is to be carried out by the world.
@@ -72,8 +126,13 @@ pub(crate) struct Manager {
     writers: BTreeSet<(SessionId, usize)>,
     pub(crate) ghosts: BTreeSet<SessionId>,
     /// Stops in force.
-    stops: BTreeMap<usize, Ticket>,
+    stops: BTreeMap<usize, (Ticket, usize)>,
     recalled: BTreeSet<(SessionId, u64)>,
+    given: BTreeSet<(SessionId, u64)>,
+    /// Wishes for locks, by number.
+    wished: Vec<Wished>,
+    /// Locks under which the dead may have written, until that is settled.
+    left: Vec<(usize, usize, Range<u64>)>,
     pub(crate) effects: VecDeque<Effect>,
     bug: Option<AnyBug>,
 }
@@ -106,6 +165,9 @@ impl Manager {
             ghosts: BTreeSet::new(),
             stops: BTreeMap::new(),
             recalled: BTreeSet::new(),
+            given: BTreeSet::new(),
+            wished: Vec::new(),
+            left: Vec::new(),
             effects: VecDeque::new(),
             bug,
         };
@@ -133,6 +195,7 @@ impl Manager {
         self.waits.clear();
         self.stops.clear();
         self.recalled.clear();
+        self.left.clear();
         self.effects.clear();
         self.ghosts.clear();
         if self.has(ClientBug::ForgetWriters) {
@@ -152,7 +215,13 @@ impl Manager {
     }
 
     /// A client's request.
-    pub(crate) fn hear(&mut self, client: usize, ask: Ask4, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
+    pub(crate) fn hear(
+        &mut self,
+        client: usize,
+        ask: Ask4,
+        now: Nanos,
+        seen: &mut Coverage,
+    ) -> Result<(), String> {
         let who = session(client);
         let (mut actions, mut lock_actions) = (Vec::new(), Vec::new());
         if self.ghosts.remove(&who) {
@@ -164,7 +233,10 @@ impl Manager {
                 let ticket = self.ticket(Wait::Acquire { client });
                 let ask = Ask { session: who, inode: inode(file), want, party: Party(0), ticket };
                 self.leases.acquire(ask, now, &mut actions);
-                if actions.iter().all(|action| !matches!(action, Action::Grant { ticket: t, .. } if *t == ticket)) {
+                if actions
+                    .iter()
+                    .all(|action| !matches!(action, Action::Grant { ticket: t, .. } if *t == ticket))
+                {
                     seen.visit("lease waited for");
                 }
             }
@@ -176,7 +248,8 @@ impl Manager {
                 }
             }
             Ask4::Lock { file, ask, space, lane, mode, bytes, patience } => {
-                let ticket = self.ticket(Wait::Lock { client, ask });
+                self.wished.push(Wished { client, file, space, mode, bytes: bytes.clone() });
+                let ticket = self.ticket(Wait::Lock { client, ask, wished: self.wished.len() - 1 });
                 let owner = Owner { session: who, lane, club: 0 };
                 let (inode, shape) = (inode(file), Shape::Bytes(bytes));
                 let wish = LockWish { owner, inode, space, mode, shape, patience, ticket };
@@ -191,7 +264,7 @@ impl Manager {
                 self.locks.busy((who, inode(file)), number, keep, &mut lock_actions);
             }
             Ask4::Cancel { ask } => {
-                let mine = |wait: &Wait| matches!(wait, Wait::Lock { client: c, ask: a } if (*c, *a) == (client, ask));
+                let mine = |wait: &Wait| matches!(wait, Wait::Lock { client: c, ask: a, .. } if (*c, *a) == (client, ask));
                 let ticket = self.waits.iter().find(|(_, wait)| mine(wait)).map(|(ticket, _)| *ticket);
                 if let Some(ticket) = ticket {
                     self.locks.cancel(ticket, &mut lock_actions);
@@ -208,7 +281,7 @@ impl Manager {
                 self.leases.barrier(ask, now, &mut actions);
             }
             Ask4::StopEnd { file } => {
-                if let Some(ticket) = self.stops.remove(&file) {
+                if let Some((ticket, _)) = self.stops.remove(&file) {
                     seen.visit("stop ended");
                     self.leases.barrier_end(inode(file), ticket, now, &mut actions);
                 }
@@ -237,14 +310,32 @@ impl Manager {
             Wait::Acquire { client: c } | Wait::Lock { client: c, .. } => *c != client,
             Wait::Look { .. } | Wait::Stop { .. } => true,
         });
-        let barriers: Vec<(Ticket, Wait)> = self.waits.iter().map(|(ticket, wait)| (*ticket, *wait)).collect();
+        let barriers: Vec<(Ticket, Wait)> =
+            self.waits.iter().map(|(ticket, wait)| (*ticket, *wait)).collect();
         for (ticket, wait) in barriers {
             if matches!(wait, Wait::Look { client: c, .. } | Wait::Stop { client: c, .. } if c == client) {
                 self.waits.remove(&ticket);
                 self.leases.cancel(ticket, now, &mut actions);
             }
         }
+        // The work of a stop is the manager's, and ends also if nobody waits for it.
+        let over: Vec<(usize, Ticket)> = self
+            .stops
+            .iter()
+            .filter(|(_, (_, asker))| *asker == client)
+            .map(|(file, (ticket, _))| (*file, *ticket))
+            .collect();
+        for (file, ticket) in over {
+            self.stops.remove(&file);
+            self.leases.barrier_end(inode(file), ticket, now, &mut actions);
+        }
         self.leases.gone(who, now, &mut actions);
+        let wrote = self.locks.held().filter(|line| {
+            let access = line.space == (LockSpace::Access {}) && line.mode == (LockMode::Exclusive {});
+            access && line.owner.session == who && self.leases.holders(line.inode).contains(&who)
+        });
+        let wrote: Vec<_> = wrote.map(|line| (file_of(line.inode), client, line.bytes)).collect();
+        self.left.extend(wrote);
         self.locks.gone(who, &mut lock_actions);
         let files: Vec<InodeId> = self.locks.files_of(who).collect();
         for file in files {
@@ -258,10 +349,17 @@ impl Manager {
     }
 
     /// What a dead or reclaimed client left of a file is in the stores.
-    pub(crate) fn settled(&mut self, file: usize, client: usize, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
+    pub(crate) fn settled(
+        &mut self,
+        file: usize,
+        client: usize,
+        now: Nanos,
+        seen: &mut Coverage,
+    ) -> Result<(), String> {
         seen.visit("settled");
         let who = session(client);
         self.writers.remove(&(who, file));
+        self.left.retain(|(of, dead, _)| (*of, *dead) != (file, client));
         let (mut actions, mut lock_actions) = (Vec::new(), Vec::new());
         self.leases.settled(inode(file), who, now, &mut actions);
         self.locks.settled(inode(file), who, &mut lock_actions);
@@ -292,7 +390,7 @@ impl Manager {
                     }
                     Some(Wait::Stop { client, file }) => {
                         seen.visit("stop quiet");
-                        self.stops.insert(file, ticket);
+                        self.stops.insert(file, (ticket, client));
                         self.effects.push_back(Effect::Reply(client, Reply::Quiet { file }));
                     }
                     Some(Wait::Acquire { .. } | Wait::Lock { .. }) | None => {
@@ -304,8 +402,17 @@ impl Manager {
         Ok(())
     }
 
-    fn granted(&mut self, ticket: Ticket, who: SessionId, lease: Lease, seen: &mut Coverage) -> Result<(), String> {
+    fn granted(
+        &mut self,
+        ticket: Ticket,
+        who: SessionId,
+        lease: Lease,
+        seen: &mut Coverage,
+    ) -> Result<(), String> {
         let file = file_of(lease.inode);
+        if self.recalled.contains(&(who, lease.number)) {
+            return Err(format!("lease {} of {who} is granted while it is recalled", lease.number));
+        }
         if let Some(stop) = self.stops.get(&file) {
             return Err(format!("a lease of file {file} is granted during stop {stop:?}"));
         }
@@ -313,7 +420,9 @@ impl Manager {
             let lease = matches!(line.waiter, pario_server::coherence::Waiter::Session(_));
             lease && line.inode == lease_inode(file) && line.ticket < ticket
         });
-        if let Some(older) = older {
+        // Who has it may be told so again.
+        let again = !self.given.insert((who, lease.number));
+        if let Some(older) = older.filter(|_| !again) {
             return Err(format!("{ticket:?} is granted a lease past {:?}", older.ticket));
         }
         seen.visit(match lease.phase {
@@ -338,10 +447,15 @@ impl Manager {
         for action in actions {
             match action {
                 LockAction::Grant { ticket, number, bytes, .. } => {
-                    seen.visit(if bytes == (0..u64::MAX) { "lock granted whole" } else { "lock granted exactly" });
-                    let Some(Wait::Lock { client, ask }) = self.waits.remove(&ticket) else {
+                    seen.visit(if bytes == (0..u64::MAX) {
+                        "lock granted whole"
+                    } else {
+                        "lock granted exactly"
+                    });
+                    let Some(Wait::Lock { client, ask, wished }) = self.waits.remove(&ticket) else {
                         return Err(format!("{ticket:?} gets a lock it did not wait for"));
                     };
+                    self.check_lock(ticket, wished)?;
                     self.effects.push_back(Effect::Reply(client, Reply::Locked { ask, number, bytes }));
                 }
                 LockAction::Recall { session, inode, number, wanted } => {
@@ -358,13 +472,36 @@ impl Manager {
                         Refusal::TooMany => "lock refused for their number",
                     };
                     seen.visit(why);
-                    if let Some(Wait::Lock { client, ask }) = self.waits.remove(&ticket) {
+                    if let Some(Wait::Lock { client, ask, .. }) = self.waits.remove(&ticket) {
                         self.effects.push_back(Effect::Reply(client, Reply::Refused { ask, why }));
                     }
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Manager {
+    /// A lock is granted: nobody was passed over, and nothing of the dead is under way there.
+    fn check_lock(&self, ticket: Ticket, wished: usize) -> Result<(), String> {
+        let mine = &self.wished[wished];
+        for (older, wait) in self.waits.range(..ticket) {
+            if let Wait::Lock { wished, .. } = wait
+                && self.wished[*wished].excludes(mine)
+            {
+                return Err(format!("{ticket:?} is granted a lock past {older:?}"));
+            }
+        }
+        let left = self.left.iter().find(|(file, _, bytes)| {
+            mine.space == (LockSpace::Access {}) && *file == mine.file && meet(bytes, &mine.bytes)
+        });
+        match left {
+            Some((file, dead, _)) => {
+                Err(format!("a lock of file {file} is granted before {dead}, dead, is settled"))
+            }
+            None => Ok(()),
+        }
     }
 }
 

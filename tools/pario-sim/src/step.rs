@@ -10,7 +10,8 @@ use crate::bugs::ClientBug;
 use crate::client::{Errand, Kind, Op, Stage, UserLock, allows};
 use crate::manager::{Ask4, Notice, Reply};
 use crate::world::{
-    ACCESS, CELLS, Data, DataReply, Event, FILES, Record, SERVERS, USER, World, bytes_of, servers_of, shape_of,
+    ACCESS, CELLS, Data, DataReply, Event, FAULTY_STEPS, FILES, Record, SERVERS, USER, World, bytes_of,
+    servers_of, shape_of,
 };
 
 /// What may happen.
@@ -42,8 +43,14 @@ impl World {
             if !links.notices.is_empty() {
                 events.push(Event::Notice(number));
             }
-            events.extend((0..SERVERS).filter(|s| !links.answers[*s].is_empty()).map(|s| Event::Answer(number, s)));
-            events.extend((0..FILES).filter(|file| self.may_give_back(number, *file)).map(|f| Event::GiveBack(number, f)));
+            events.extend(
+                (0..SERVERS).filter(|s| !links.answers[*s].is_empty()).map(|s| Event::Answer(number, s)),
+            );
+            events.extend(
+                (0..FILES)
+                    .filter(|file| self.may_give_back(number, *file))
+                    .map(|f| Event::GiveBack(number, f)),
+            );
             if self.manager.ghosts.contains(&crate::manager::session(number)) {
                 events.push(Event::Greet(number));
             }
@@ -59,7 +66,8 @@ impl World {
         }
         for (at, (_, client)) in self.settling.iter().enumerate() {
             let links = &self.links[*client];
-            let idle = links.data.iter().all(std::collections::VecDeque::is_empty) || self.clients[*client].alive;
+            let idle =
+                links.data.iter().all(std::collections::VecDeque::is_empty) || self.clients[*client].alive;
             if idle && !self.servers_stopped.contains(&true) {
                 events.push(Event::Settle(at));
             }
@@ -77,13 +85,20 @@ impl World {
     fn may_give_back(&self, client: usize, file: usize) -> bool {
         let state = &self.clients[client].files[file];
         let drained = self.drained(client, file) || self.has(ClientBug::ReturnUndrained);
-        state.must_return().is_some() && !state.acquiring && drained
+        state.must_return().is_some() && drained
     }
 
     fn may_step(&self, number: usize) -> bool {
         let client = &self.clients[number];
         match &client.errand {
-            None => 0 < client.left || client.files.iter().enumerate().any(|(file, s)| !s.closed && self.may_close(number, file)),
+            None => {
+                0 < client.left
+                    || client
+                        .files
+                        .iter()
+                        .enumerate()
+                        .any(|(file, s)| !s.closed && self.may_close(number, file))
+            }
             Some(Errand::Access(op)) => match op.stage {
                 Stage::Start => {
                     let state = &client.files[op.file];
@@ -92,13 +107,17 @@ impl World {
                 }
                 Stage::Access | Stage::Done => true,
                 Stage::Taken => {
-                    self.has(ClientBug::ReturnUntaken) || op.record.is_some_and(|record| self.records[record].is_taken())
+                    self.has(ClientBug::ReturnUntaken)
+                        || op.record.is_some_and(|record| self.records[record].is_taken())
                 }
                 Stage::Reading => self.has(ClientBug::ReadPastOwn) || self.drained(number, op.file),
                 Stage::Far => op.waiting.is_empty(),
                 Stage::Lease | Stage::Lock => false,
             },
-            Some(Errand::WantLock { cancelled, patience, .. }) => !cancelled && *patience == Patience::Wait,
+            // In the end nobody changes its mind, so that who waits in a circle is found out.
+            Some(Errand::WantLock { cancelled, patience, .. }) => {
+                !cancelled && *patience == Patience::Wait && self.step < FAULTY_STEPS
+            }
             Some(Errand::Stopping { in_force, .. }) => *in_force,
             Some(Errand::Looking { .. }) => false,
         }
@@ -174,7 +193,7 @@ impl World {
             }
             Some(Errand::Access(op)) => self.advance(number, op),
             Some(Errand::WantLock { file, cells, mode, ask, patience, .. }) => {
-                if self.chance.once_in(30) {
+                if self.chance.once_in(400) {
                     self.links[number].asks.push_back(Ask4::Cancel { ask });
                     self.clients[number].errand =
                         Some(Errand::WantLock { file, cells, mode, ask, patience, cancelled: true });
@@ -288,7 +307,7 @@ impl World {
     /// One step of an access.
     fn advance(&mut self, number: usize, mut op: Op) -> Result<(), String> {
         match op.stage {
-            Stage::Start => self.find_lease(number, &mut op),
+            Stage::Start => self.find_lease(number, &mut op)?,
             Stage::Access => self.do_access(number, &mut op),
             Stage::Reading => self.read_one(&mut op),
             Stage::Taken | Stage::Far => op.stage = Stage::Done,
@@ -309,24 +328,33 @@ impl World {
         Ok(())
     }
 
-    fn find_lease(&mut self, number: usize, op: &mut Op) {
+    fn find_lease(&mut self, number: usize, op: &mut Op) -> Result<(), String> {
         let recalled_is_fine = self.has(ClientBug::UseRecalled);
+        // Another thread may ask although there is one.
+        let asks_anyway = self.chance.once_in(12);
         let state = &mut self.clients[number].files[op.file];
         let usable = state.held.filter(|(held, _)| state.recalled < *held || recalled_is_fine);
-        if let Some((_, phase)) = usable.filter(|(_, phase)| allows(*phase, op.kind)) {
+        let usable = usable.filter(|(_, phase)| allows(*phase, op.kind) && !asks_anyway);
+        if let Some((_, phase)) = usable {
+            let again = state.held.is_some_and(|(held, _)| held <= state.recalled);
+            if again {
+                return Err(format!("client {number} goes on with a lease that it was asked for"));
+            }
             state.in_use = true;
             op.phase = Some(phase);
             op.stage = Stage::Access;
-            return;
+            return Ok(());
         }
         state.acquiring = true;
         self.links[number].asks.push_back(Ask4::Acquire { file: op.file, want: op.kind.want() });
         op.stage = Stage::Lease;
+        Ok(())
     }
 
     fn needs_lock(&self, op: &Op) -> bool {
         let many = 1 < servers_of(&op.cells).len();
         let several = match (op.phase, op.kind) {
+            _ if self.atomic => true,
             (Some(Phase::Write {}), Kind::Write) => many,
             (Some(Phase::Mixed {}), _) => true,
             _ => false,
@@ -371,10 +399,11 @@ impl World {
             (Kind::Read, false) => op.stage = Stage::Reading,
             (kind, true) => {
                 for server in servers {
-                    let cells: Vec<usize> = op.cells.clone().filter(|cell| cell % SERVERS == server).collect();
+                    let cells: Vec<usize> =
+                        op.cells.clone().filter(|cell| cell % SERVERS == server).collect();
                     let data = match kind {
                         Kind::Write => Data::Write { file: op.file, cells, tag: op.tag },
-                        Kind::Read => Data::Read { file: op.file, cells },
+                        Kind::Read => Data::Read { file: op.file, cells, tag: op.tag },
                     };
                     self.links[number].data[server].push_back(data);
                 }
@@ -453,7 +482,13 @@ impl World {
         Ok(())
     }
 
-    fn hear_lock(&mut self, number: usize, ask: u64, token: u64, bytes: std::ops::Range<u64>) -> Result<(), String> {
+    fn hear_lock(
+        &mut self,
+        number: usize,
+        ask: u64,
+        token: u64,
+        bytes: std::ops::Range<u64>,
+    ) -> Result<(), String> {
         let mut says = Vec::new();
         let shape = LockShape::Bytes { start: bytes.start, end: bytes.end };
         let whole = bytes == (0..u64::MAX);
@@ -519,12 +554,21 @@ impl World {
             Data::Write { file, cells, tag } => {
                 self.seen.visit("write by message");
                 // What the node has committed before is taken before.
+                while let Some(at) =
+                    self.records.iter().position(|record| record.file == file && !record.taken[server])
+                    && !self.has(ClientBug::MessageOvertakes)
+                {
+                    self.take_one(server, at);
+                }
                 cells.iter().for_each(|cell| self.cells[file][*cell] = tag);
-                DataReply::Written
+                DataReply { tag, found: Vec::new() }
             }
-            Data::Read { file, cells } => {
+            Data::Read { file, cells, tag } => {
                 self.seen.visit("read by message");
-                DataReply::Found(cells.into_iter().map(|cell| (cell, self.cells[file][cell])).collect())
+                DataReply {
+                    tag,
+                    found: cells.into_iter().map(|cell| (cell, self.cells[file][cell])).collect(),
+                }
             }
         };
         self.links[client].answers[server].push_back(answer);
@@ -533,19 +577,19 @@ impl World {
     fn hear_answer(&mut self, client: usize, server: usize) {
         let Some(answer) = self.links[client].answers[server].pop_front() else { return };
         let Some(Errand::Access(op)) = &mut self.clients[client].errand else { return };
-        if op.stage != Stage::Far {
+        // One that was given up may be answered late.
+        if op.stage != Stage::Far || op.tag != answer.tag {
             return;
         }
         op.waiting.remove(&server);
-        if let DataReply::Found(found) = answer {
-            op.found.extend(found);
-        }
+        op.found.extend(answer.found);
     }
 
     fn take(&mut self, server: usize) {
         let open = |record: &Record| !record.taken[server];
         let newest = self.has(ClientBug::TakeNewest);
-        let at = if newest { self.records.iter().rposition(open) } else { self.records.iter().position(open) };
+        let at =
+            if newest { self.records.iter().rposition(open) } else { self.records.iter().position(open) };
         let Some(at) = at else { return };
         self.take_one(server, at);
     }
@@ -566,7 +610,8 @@ impl World {
         let (file, client) = self.settling.swap_remove(at);
         if !self.has(ClientBug::SettleNothing) {
             for server in 0..SERVERS {
-                let mine = |record: &Record| record.client == client && record.file == file && !record.taken[server];
+                let mine =
+                    |record: &Record| record.client == client && record.file == file && !record.taken[server];
                 while let Some(last) = self.records.iter().rposition(mine) {
                     let first = self.records.iter().position(|record| !record.taken[server]).unwrap_or(last);
                     self.take_one(server, first);
@@ -582,7 +627,9 @@ impl World {
     pub(crate) fn fault(&mut self) -> Result<(), String> {
         let client = self.chance.below(self.clients.len());
         match self.chance.below(8) {
-            0 if 1 < self.clients.iter().filter(|client| client.alive).count() && self.clients[client].alive => {
+            0 if 1 < self.clients.iter().filter(|client| client.alive).count()
+                && self.clients[client].alive =>
+            {
                 self.kill(client);
             }
             1 | 2 if self.clients[client].alive => {

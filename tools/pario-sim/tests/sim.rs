@@ -9,7 +9,7 @@ fn number(name: &str, default: u64) -> u64 {
 
 #[test]
 fn no_run_violates_anything_and_all_is_visited() {
-    let (first, seeds) = (number("PARIO_SIM_FIRST", 0), number("PARIO_SIM_SEEDS", 3000));
+    let (first, seeds) = (number("PARIO_SIM_FIRST", 0), number("PARIO_SIM_SEEDS", 10_000));
     let mut seen = Coverage::default();
     for seed in first..first + seeds {
         match run(Options { seed, bug: None }) {

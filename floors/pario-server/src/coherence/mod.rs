@@ -34,7 +34,7 @@ pub use action::{Action, Ask, Barrier, BarrierAsk, Party, Return, Ticket, WaitLi
 pub use file::MIXED_MIN;
 pub use flips::{FLIP_FILES_MAX, FLIP_WINDOW, FLIPS_MAX};
 pub use leases::Leases;
-pub use sabotage::Bug;
 pub use locks::{
     LockAction, LockLine, LockState, LockWait, LockWish, Locks, Owner, Patience, Refusal, Shape,
 };
+pub use sabotage::Bug;

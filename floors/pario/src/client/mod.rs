@@ -39,10 +39,10 @@ pub use counts::Counts;
 pub use directory::{ReadDir, path_bytes};
 pub use file::File;
 pub(crate) use lease::{Access, Guardian};
-pub(crate) use locks::{AccessLock, Guarded, Kind};
 /// The locks that a process keeps of a file, as a machine without threads or messages: for the simulator.
 #[doc(hidden)]
 pub use locks::table as lock_table;
+pub(crate) use locks::{AccessLock, Guarded, Kind};
 pub use locks::{LockHolder, LockOptions, PendingLock, RangeLock};
 pub(crate) use memory::Source;
 pub use mount::{Locate, Mount, MountSpec, Way};

@@ -49,6 +49,13 @@ impl<T> Pending<T> {
         self.shared.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
+    /// Waits for the call, so long at most; whether it has finished.
+    pub(crate) fn wait_for(&self, limit: std::time::Duration) -> bool {
+        let result = self.shared.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.shared.done.wait_timeout_while(result, limit, |result| result.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_some()
+    }
+
     /// Waits for the call and returns what it returned.
     pub fn wait(self) -> Result<T> {
         let mut result = self.shared.result.lock().unwrap_or_else(PoisonError::into_inner);

@@ -53,7 +53,7 @@ fn member() {
         // Two-phase takes apart what one member writes, unless that is to be atomic.
         let collective = common.once_in(3) && (atomic || hints.method != Some(Method::TwoPhase));
         for number in 0..ACCESSES {
-            let tag = (round * ACCESSES + number + 1) << 16 | who + 1;
+            let tag = ((round * ACCESSES + number + 1) << 16) | (who + 1);
             log.push(view.access(&file, &mut chance, tag, collective));
         }
     }

@@ -254,7 +254,7 @@ impl FileLocks {
     }
 
     /// Older wishes in the way of the one at `at`.
-    fn older<'a>(&'a self, at: usize) -> impl Iterator<Item = &'a LockWish> {
+    fn older(&self, at: usize) -> impl Iterator<Item = &LockWish> {
         let wish = &self.queue[at].wish;
         self.queue.iter().take(at).map(|waiting| &waiting.wish).filter(move |older| {
             excludes((older.owner, older.space, older.mode), (wish.owner, wish.space, wish.mode))

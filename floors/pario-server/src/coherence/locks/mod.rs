@@ -32,7 +32,7 @@ use super::sabotage::Sabotage;
 pub(super) const LOCKS_PER_SESSION: usize = 1 << 17;
 
 /// How long a holder that does not answer is waited for by those who would rather not wait.
-pub(super) const TRY_LIMIT: Duration = Duration::from_secs(1);
+pub(super) const TRY_MS: u64 = 1000;
 
 /// Whose a lock is. Owners that are one never exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -233,7 +233,7 @@ impl Locks {
         let deadline = match wish.patience {
             Patience::Wait => None,
             Patience::Until(at) => Some(at),
-            Patience::Try => Some(Nanos(now.0.saturating_add(TRY_LIMIT.as_nanos() as u64))),
+            Patience::Try => Some(now.plus_ms(TRY_MS)),
         };
         let before = self.tickets.insert(ticket, (inode, deadline));
         assert!(before.is_none(), "{ticket:?} waits already");

@@ -55,7 +55,7 @@ mod tests {
     #[test]
     fn a_query_finds_what_a_scan_finds() {
         let mut random = 12345u64;
-        let mut next = move |below: u64| {
+        let mut next = move |below: u64| -> u64 {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (random >> 33) % below
         };
@@ -63,7 +63,7 @@ mod tests {
         let mut all: Vec<(u64, Range<u64>)> = Vec::new();
         for number in 0..3000u64 {
             if next(3) == 0 && !all.is_empty() {
-                let (number, bytes) = all.swap_remove(next(all.len() as u64) as usize);
+                let (number, bytes) = all.swap_remove(usize::try_from(next(all.len() as u64)).unwrap());
                 spans.remove(number, &bytes);
             }
             let start = next(1000);

@@ -44,7 +44,7 @@ impl Desk {
             .position(|action| matches!(action, LockAction::Grant { ticket: t, .. } if *t == ticket));
         match self.out.remove(at.unwrap_or_else(|| panic!("{ticket:?} in {:?}", self.out))) {
             LockAction::Grant { number, bytes, .. } => (number, bytes),
-            other => panic!("{other:?}"),
+            other @ (LockAction::Recall { .. } | LockAction::Refuse { .. }) => panic!("{other:?}"),
         }
     }
 

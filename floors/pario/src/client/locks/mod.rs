@@ -110,6 +110,9 @@ impl OpenFile {
             let mut says = Vec::new();
             let mut state = self.locks();
             if epoch != state.epoch {
+                // Whichever connection brought it, it is not kept: one that we did not note could never be recalled.
+                drop(state);
+                self.say(Say::Return { number, keep: None });
                 continue;
             }
             let which = state.table.granted(holder, (number, mode, shape), &wished.shape, &mut says);

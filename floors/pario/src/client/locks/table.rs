@@ -392,7 +392,8 @@ mod tests {
     fn a_lane_that_is_left_gives_back_what_it_does_not_use() {
         let (mut table, first) = with_whole_file();
         let other = Holder { lane: 2, ..ME };
-        let second = table.granted(other, (8, LockMode::Shared {}, bytes(5..9)), &bytes(5..9), &mut Vec::new());
+        let second =
+            table.granted(other, (8, LockMode::Shared {}, bytes(5..9)), &bytes(5..9), &mut Vec::new());
         let mut says = Vec::new();
         table.leave(1, &mut says);
         assert!(says.is_empty(), "it is in use");

@@ -11,6 +11,9 @@ use super::{FoundLock, HeldLock, Holder, OpenFile, Wished};
 use crate::client::Pending;
 use crate::error::Result;
 
+/// Between two attempts to take a wish back.
+const CANCEL_PAUSE: Duration = Duration::from_millis(20);
+
 /// On whose behalf a lock is held. Locks of one holder do not exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum LockHolder {
@@ -156,7 +159,11 @@ impl PendingLock {
     /// Takes the wish back. `Ok(Some)`: it had been fulfilled before.
     pub fn cancel(self) -> Result<Option<RangeLock>> {
         let request = Request::CancelLock { ask: self.ask };
-        self.file.mount.call(ServerIndex::MANAGER, &request)?;
+        // The wish may not have left this process when it is taken back for the first time.
+        while !self.pending.is_done() {
+            self.file.mount.call(ServerIndex::MANAGER, &request)?;
+            self.pending.wait_for(CANCEL_PAUSE);
+        }
         match self.pending.wait() {
             Ok(lock) => Ok(Some(lock)),
             Err(error) if error.code() == Code::Closed => Ok(None),
