@@ -1,6 +1,7 @@
 //! The MPI functions that this library calls, each under a safe name.
 //!
 //! Always: what MPI reports as failure is a [`Problem`]; handles are passed on as they came.
+#![expect(clippy::too_many_arguments, reason = "the standard's signatures")]
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -132,7 +133,16 @@ pub(crate) fn error_string(code: c_int) -> Option<String> {
 
 /// A code with a sentence, as MPICH's own file calls make it; `None` where there is no such function.
 pub(crate) fn mpich_error_code(class: c_int, text: &std::ffi::CStr) -> Option<c_int> {
-    type Make = unsafe extern "C" fn(c_int, c_int, *const c_char, c_int, c_int, *const c_char, *const c_char, ...) -> c_int;
+    type Make = unsafe extern "C" fn(
+        c_int,
+        c_int,
+        *const c_char,
+        c_int,
+        c_int,
+        *const c_char,
+        *const c_char,
+        ...
+    ) -> c_int;
     static PLACE: super::Symbol = super::Symbol::new("MPIR_Err_create_code");
     let place = PLACE.address_or_null();
     // SAFETY: MPICH's function of this name has this signature in all versions; null becomes `None`.

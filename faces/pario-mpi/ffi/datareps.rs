@@ -149,7 +149,7 @@ pub(crate) fn to_file(rep: &Rep, buffer: *const c_void, count: i64, datatype: Da
 /// The bytes of a file into the program's buffer: as many whole elements as there are. Returns bytes of memory that were filled.
 pub(crate) fn from_file(rep: &Rep, buffer: *mut c_void, datatype: Datatype, bytes: &mut [u8]) -> Result<u64> {
     let each = datatypes::decode(datatype, rep)?.size();
-    let whole = if each == 0 { 0 } else { bytes.len() as u64 / each };
+    let whole = (bytes.len() as u64).checked_div(each).unwrap_or(0);
     let count = i64::try_from(whole).unwrap_or(i64::MAX);
     if count != 0 {
         convert(rep, Way::Read, (buffer, count, datatype), bytes)?;

@@ -73,7 +73,8 @@ pub(crate) fn code_of(problem: &Problem) -> c_int {
 fn new_code(class: c_int, text: &str) -> Option<c_int> {
     let words = CString::new(text).ok()?;
     let mut code = 0;
-    let added = api::add_error_code(class, &raw mut code).and_then(|()| api::add_error_string(code, words.as_ptr()));
+    let added =
+        api::add_error_code(class, &raw mut code).and_then(|()| api::add_error_string(code, words.as_ptr()));
     if added.is_ok() && api::error_string(code).is_some_and(|said| said == text) {
         return Some(code);
     }

@@ -36,7 +36,7 @@ impl Symbol {
 
     /// Where a thing is. The program may have its own copy of it, which then is the thing for the library too. Ends the program if
     /// there is none: nothing works without.
-    #[allow(dead_code, reason = "in two of three ABIs handles are numbers")]
+    #[cfg(feature = "data-handles")]
     pub(crate) fn data(&self) -> *mut c_void {
         let known = self.found.load(Ordering::Relaxed);
         if !known.is_null() {

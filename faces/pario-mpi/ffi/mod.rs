@@ -26,5 +26,4 @@ mod split;
 mod table;
 mod views;
 
-#[cfg_attr(not(any()), allow(unused_imports, reason = "of one ABI only"))]
 pub(crate) use library::Symbol;

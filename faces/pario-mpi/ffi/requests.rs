@@ -14,6 +14,9 @@ use super::errors;
 use super::table::Opened;
 use crate::abi::{self, Request};
 
+/// An access for a thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
 /// Reading or writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
@@ -88,7 +91,7 @@ pub(crate) fn start(
         }
     }
     *state.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(Handle(request));
-    let run: Box<dyn FnOnce() + Send> = match completion {
+    let run: Job = match completion {
         Completion::Polled => job,
         Completion::Told | Completion::Started => Box::new(move || {
             job();
@@ -107,7 +110,7 @@ pub(crate) fn prepare(
     place: Place,
     together: Together,
     buffer: Buffer,
-) -> Result<(Box<dyn FnOnce() + Send>, Arc<Outcome>)> {
+) -> Result<(Job, Arc<Outcome>)> {
     let mut memory = opened.file.or_nothing(together, way == Way::Read, buffer.memory())?;
     let at = opened.file.start_at(way == Way::Read, place, together, memory.bytes())?;
     let (outcome, opened) = (Outcome::new(), Arc::clone(opened));
@@ -197,7 +200,9 @@ unsafe extern "C" fn wait(
 ) -> c_int {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the library passes an array of so many states.
-        let state = unsafe { *states.add(at) };
+        let place = unsafe { states.add(at) };
+        // SAFETY: the same.
+        let state = unsafe { place.read() };
         // SAFETY: each is what it was given, before `free`.
         let state = unsafe { state_of(state) };
         let _ = state.outcome.wait();

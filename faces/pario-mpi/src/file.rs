@@ -86,7 +86,7 @@ impl OpenFile {
             false => Ok(()),
         };
         if self.amode.delete_on_close {
-            self.group.agree(removed.as_ref().map(|()| ()).map_err(Problem::to_error))?;
+            self.group.agree(removed.clone().map_err(|problem| problem.to_error()))?;
         }
         drained.and(closed).and(removed)
     }

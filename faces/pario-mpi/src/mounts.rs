@@ -49,8 +49,8 @@ pub fn remove(partition: &str, path: &Path) -> Result<()> {
 
 /// A partition that is not there is a file that is not there, and no argument that cannot be.
 fn missing(error: Error) -> Problem {
-    match &error {
-        Error::Setup(text) => Problem::new(Class::NoSuchFile, text.clone()),
-        _ => error.into(),
+    if let Error::Setup(text) = &error {
+        return Problem::new(Class::NoSuchFile, text.clone());
     }
+    error.into()
 }

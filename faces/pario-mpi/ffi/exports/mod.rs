@@ -1,8 +1,6 @@
 //! The names that C sees. Each function finds its file; what is not Pario's is passed on as it came.
 //!
 //! Always: a function checks and converts, calls one function of ours, and converts back.
-#![expect(clippy::too_many_arguments, reason = "the standard's signatures")]
-#![expect(clippy::missing_safety_doc, reason = "the standard says what each call wants of its arguments")]
 
 use std::ffi::c_int;
 

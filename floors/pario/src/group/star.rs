@@ -198,8 +198,8 @@ fn frame(call: Call, said: &Said) -> Vec<u8> {
     let (which, body) = match said {
         Ok(part) => (PART, part.clone()),
         Err(fault) => {
-            let end = fault.text.floor_char_boundary(TEXT_BYTES_MAX);
-            (FAULT, [&(fault.code as u16).to_le_bytes()[..], &fault.text.as_bytes()[..end]].concat())
+            let text = &fault.text.as_bytes()[..fault.text.len().min(TEXT_BYTES_MAX)];
+            (FAULT, [&(fault.code as u16).to_le_bytes()[..], text].concat())
         }
     };
     let bytes = u32::try_from(body.len()).expect("checked against a limit");
@@ -256,10 +256,10 @@ fn gone(rank: usize) -> Fault {
 }
 
 fn lost(rank: usize, error: &std::io::Error) -> Fault {
-    match error.kind() {
-        std::io::ErrorKind::UnexpectedEof => gone(rank),
-        _ => Fault::new(Code::Unreachable, format!("rank {rank} is gone: {error}")),
+    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+        return gone(rank);
     }
+    Fault::new(Code::Unreachable, format!("rank {rank} is gone: {error}"))
 }
 
 #[cfg(test)]
