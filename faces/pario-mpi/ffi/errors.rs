@@ -38,7 +38,7 @@ pub(crate) fn protected<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 pub(crate) fn raise(file: File, problem: &Problem) -> c_int {
     let code = code_of(problem);
     // A handler that ends the program does; what else it returns is not ours.
-    if file != abi::file_null() {
+    if abi::NULL_FILE_HANDLES || file != abi::file_null() {
         let _ = api::file_call_errhandler(file, code);
         return code;
     }

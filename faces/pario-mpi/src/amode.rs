@@ -1,6 +1,6 @@
 //! Access modes, without an ABI's bits.
 
-use crate::problem::{AMODE, Class, Problem, Result};
+use crate::problem::{Class, Problem, Result};
 
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +31,7 @@ pub struct Amode {
 impl Amode {
     /// Checks what the standard demands of a mode.
     pub fn check(&self) -> Result<()> {
-        let wrong = |why: &str| Err(Problem::new(Class::Amode, format!("the {AMODE} {why}")));
+        let wrong = |why: &str| Err(Problem::new(Class::Amode, format!("the access mode {why}")));
         let ways = [self.read_only, self.write_only, self.read_write];
         if self.unknown != 0 {
             return wrong(&format!("has bits that MPI does not know: {:#x}", self.unknown));

@@ -78,23 +78,25 @@ impl Problem {
     /// The same as a fault, so that a group can agree on it; [`Problem::from`] leads back to the class.
     #[must_use]
     pub fn to_error(&self) -> pario::Error {
-        Fault::new(code_of(self.class), self.text.clone()).into()
+        let exact = Code::ALL.iter().copied().find(|code| code.mpi_class() == self.class.word());
+        match exact {
+            Some(code) => Fault::new(code, self.text.clone()).into(),
+            None => Fault::new(Code::Invalid, format!("{}: {}", self.class.word(), self.text)).into(),
+        }
     }
 }
 
 impl From<pario::Error> for Problem {
     fn from(error: pario::Error) -> Problem {
+        let text = error.to_string();
         let word = error.code().mpi_class();
+        // What has no code of its own says its class in words.
+        let said = Class::ALL.iter().copied().find(|class| text.contains(&format!("{}: ", class.word())));
         let class = Class::ALL.iter().copied().find(|class| class.word() == word).unwrap_or(Class::Other);
-        // A mode that cannot be travels as an argument that cannot be.
-        let class =
-            if class == Class::Arg && error.to_string().contains(AMODE) { Class::Amode } else { class };
-        Problem::new(class, error.to_string())
+        let class = if error.code() == Code::Invalid { said.unwrap_or(class) } else { class };
+        Problem::new(class, text.replacen(&format!("{}: ", class.word()), "", 1))
     }
 }
-
-/// In every sentence about modes.
-pub(crate) const AMODE: &str = "access mode";
 
 impl From<TypeError> for Problem {
     fn from(error: TypeError) -> Problem {
@@ -108,12 +110,6 @@ impl From<TypeError> for Problem {
         };
         Problem::new(class, error.to_string())
     }
-}
-
-/// The code that comes closest to a class.
-fn code_of(class: Class) -> Code {
-    let exact = Code::ALL.iter().copied().find(|code| code.mpi_class() == class.word());
-    exact.unwrap_or(Code::Invalid)
 }
 
 #[cfg(test)]
@@ -130,9 +126,11 @@ mod tests {
 
     #[test]
     fn problems_survive_a_group() {
-        for class in [Class::NotSame, Class::NoSuchFile, Class::Amode, Class::ReadOnly, Class::NoSpace] {
-            let problem = Problem::new(class, "an access mode that cannot be");
-            assert_eq!(Problem::from(problem.to_error()).class, class);
+        for class in Class::ALL.iter().copied() {
+            let problem = Problem::new(class, "a thing that cannot be");
+            let back = Problem::from(problem.to_error());
+            assert_eq!(back.text, problem.text);
+            assert_eq!(back.class, class);
         }
     }
 }

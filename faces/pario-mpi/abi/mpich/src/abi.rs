@@ -57,6 +57,8 @@ pub(crate) fn group_none() -> Group {
 
 /// `MPI_STATUS_IGNORE`.
 pub(crate) const STATUS_IGNORE: usize = 1;
+/// Whether the error handler of MPI_FILE_NULL can be called.
+pub(crate) const NULL_FILE_HANDLES: bool = true;
 pub(crate) const DISPLACEMENT_CURRENT: i64 = -54_278_278;
 pub(crate) const THREAD_MULTIPLE: c_int = 3;
 pub(crate) const SEEK_SET: c_int = 600;

@@ -59,6 +59,8 @@ pub(crate) fn group_none() -> Group {
 
 /// `MPI_STATUS_IGNORE`.
 pub(crate) const STATUS_IGNORE: usize = 0;
+/// Whether the error handler of MPI_FILE_NULL can be called.
+pub(crate) const NULL_FILE_HANDLES: bool = true;
 pub(crate) const DISPLACEMENT_CURRENT: i64 = -1;
 pub(crate) const THREAD_MULTIPLE: c_int = 4096;
 pub(crate) const SEEK_SET: c_int = 403;
