@@ -161,13 +161,14 @@ static void memory(void)
     OK(MPI_File_read_at_all(file, (MPI_Offset) rank * N * 2, found, 1, column, &status));
     for (int at = 0; at < N; at++)
         if (found[at] != (at % 2 ? 0 : wrote[at])) {
-            fprintf(stderr, "at %d: %d for %d\n", at, found[at], wrote[at]);
             CHECK(found[at] == (at % 2 ? 0 : wrote[at]));
             break;
         }
     /* Less than an element of it is there. */
     MPI_Offset bytes;
+    MPI_Barrier(MPI_COMM_WORLD);
     OK(MPI_File_get_size(file, &bytes));
+    MPI_Barrier(MPI_COMM_WORLD);
     OK(MPI_File_read_at(file, bytes - 8, found, 1, column, &status));
     CHECK(got(&status, column) == MPI_UNDEFINED);
     MPI_Get_elements(&status, column, &elements);
@@ -178,8 +179,9 @@ static void memory(void)
     int length = 100;
     MPI_Type_create_hindexed(1, &length, &address, MPI_INT, &absolute);
     MPI_Type_commit(&absolute);
-    OK(MPI_File_write_at(file, (MPI_Offset) rank * 400, MPI_BOTTOM, 1, absolute, &status));
-    OK(MPI_File_read_at(file, (MPI_Offset) rank * 400, found, 100, MPI_INT, &status));
+    bytes = (MPI_Offset) size * N * 2 + rank * 400;
+    OK(MPI_File_write_at(file, bytes, MPI_BOTTOM, 1, absolute, &status));
+    OK(MPI_File_read_at(file, bytes, found, 100, MPI_INT, &status));
     CHECK(memcmp(found, wrote + 17, 400) == 0);
     MPI_Type_free(&absolute);
     OK(MPI_File_close(&file));
