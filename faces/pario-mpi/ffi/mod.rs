@@ -21,6 +21,7 @@ mod exports;
 mod far;
 mod info;
 mod open;
+mod posix;
 mod requests;
 mod split;
 mod table;

@@ -11,6 +11,7 @@ mod late;
 mod meeting;
 mod mounts;
 mod path;
+pub mod posix;
 mod problem;
 mod served;
 mod worker;

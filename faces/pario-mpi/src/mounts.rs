@@ -42,6 +42,13 @@ pub fn partition_of(name: &str) -> Result<Partition> {
     Ok(partition)
 }
 
+/// Whether this process has mounted a partition of that name.
+pub(crate) fn is_mounted(name: &str) -> bool {
+    let mounts = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let here = mounts.as_ref().filter(|(owner, _)| *owner == std::process::id());
+    here.is_some_and(|(_, known)| known.contains_key(name))
+}
+
 /// Removes a file.
 pub fn remove(partition: &str, path: &Path) -> Result<()> {
     Ok(partition_of(partition)?.remove_file(path)?)

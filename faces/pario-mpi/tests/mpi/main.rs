@@ -6,6 +6,7 @@
 mod exports;
 mod fortran;
 mod installations;
+mod libraries;
 mod python;
 mod suite;
 mod world;
