@@ -21,6 +21,7 @@ pub(crate) mod job;
 pub(crate) mod kernel;
 mod machine;
 pub(crate) mod meta;
+pub(crate) mod mpi;
 mod plot;
 mod progress;
 mod report;

@@ -64,6 +64,33 @@ static struct pattern subarray(int dims, int bytes_per_cell, long long bytes)
     return made;
 }
 
+/* The NAS benchmark's diagonal multi-partitioning, for a square number of ranks q*q: each has q cubes, one in each slab, on a diagonal. */
+static struct pattern btio(long long bytes)
+{
+    int q = (int) (sqrt((double) size) + 0.5);
+    if (q * q != size)
+        return subarray(4, 40, bytes);
+    struct pattern made = {.etype = MPI_DOUBLE, .dumps = DUMPS};
+    int edge = (int) (cbrt((double) bytes / DUMPS / 40) / q), lengths[64];
+    edge = edge > 0 ? edge : 1;
+    MPI_Aint places[64];
+    MPI_Datatype cubes[64], together;
+    for (int slab = 0; slab < q && slab < 64; slab++) {
+        int sizes[] = {edge * q, edge * q, edge * q, 5}, parts[] = {edge, edge, edge, 5},
+            starts[] = {edge * slab, edge * ((rank / q + slab) % q), edge * ((rank % q + slab) % q), 0};
+        MPI_Type_create_subarray(4, sizes, parts, starts, MPI_ORDER_C, MPI_DOUBLE, &cubes[slab]);
+        lengths[slab] = 1;
+        places[slab] = 0;
+    }
+    MPI_Type_create_struct(q, lengths, places, cubes, &together);
+    MPI_Type_create_resized(together, 0, (MPI_Aint) edge * q * edge * q * edge * q * 40, &made.filetype);
+    MPI_Type_free(&together);
+    for (int slab = 0; slab < q; slab++)
+        MPI_Type_free(&cubes[slab]);
+    made.etypes_per_dump = q * edge * edge * edge * 5;
+    return made;
+}
+
 static struct pattern strided(int block, long long bytes)
 {
     struct pattern made = {.etype = MPI_BYTE, .dumps = DUMPS, .displacement = (MPI_Offset) rank * block};
@@ -111,8 +138,10 @@ static struct pattern find(const char *name, long long bytes)
         return strided(1 << 16, bytes);
     if (strcmp(name, "subarray3d") == 0)
         return subarray(3, 8, bytes);
-    if (strcmp(name, "subarray4d") == 0 || strcmp(name, "btio") == 0)
+    if (strcmp(name, "subarray4d") == 0)
         return subarray(4, 40, bytes);
+    if (strcmp(name, "btio") == 0)
+        return btio(bytes);
     if (strcmp(name, "tile") == 0)
         return subarray(2, 8, bytes);
     if (strcmp(name, "irregular") == 0)
