@@ -66,6 +66,9 @@ impl Group for Ranks {
             })
             .collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);
+        if longest == 0 {
+            return Ok(vec![Vec::new(); self.size]);
+        }
         let mut own = bytes.to_vec();
         own.resize(longest, 0);
         let all = self.exchange(&own).map_err(told)?;

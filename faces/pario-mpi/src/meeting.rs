@@ -16,11 +16,14 @@ impl Host {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let table = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         let user = rustix::process::getuid().as_raw();
-        let text = format!("{} {} {user}", boot.trim(), table.display());
-        let mut mark = [0; 64];
+        // Processes that play different nodes meet as if they were on them.
+        let label = std::env::var(pario::group::NODE_VARIABLE).unwrap_or_default();
+        let text = format!("{} {} {user} {label}", boot.trim(), table.display());
+        let mut mark: HostMark = [0; 64];
         for (at, byte) in text.bytes().enumerate() {
             // The boot's number alone has 36 characters; what does not fit is folded in.
-            mark[at % 64] ^= byte;
+            let place = &mut mark[at % 64];
+            *place = place.rotate_left(1) ^ byte;
         }
         mark
     }

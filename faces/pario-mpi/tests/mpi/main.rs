@@ -4,9 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test helper that fails is a failed test")]
 
 mod exports;
+mod failing;
 mod fortran;
 mod installations;
 mod libraries;
+mod nodes;
 mod python;
 mod suite;
 mod world;

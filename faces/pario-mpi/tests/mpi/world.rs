@@ -47,9 +47,20 @@ impl World {
 
     /// Runs `mpiexec -n RANKS WORDS` on a partition of its own, which is called `p`.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, ranks: usize, words: &[S], variables: &[(&str, &str)]) -> Ran {
+        self.run_with(&[], ranks, words, variables)
+    }
+
+    /// The same with further options of `pario run`.
+    pub(crate) fn run_with<S: AsRef<OsStr>>(
+        &self,
+        options: &[&str],
+        ranks: usize,
+        words: &[S],
+        variables: &[(&str, &str)],
+    ) -> Ran {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", SECONDS_MAX]).arg(target().join("pario"));
-        command.args(["run", "--servers", "2", "--name", "p", "--"]);
+        command.args(["run", "--servers", "2", "--name", "p"]).args(options).arg("--");
         command.arg(self.installation.launcher()).args(["-n", &ranks.to_string()]).args(words);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PARIO_"))
         {
