@@ -3,7 +3,7 @@
 //! Never: loads a library. Always: a library of another ABI is told at once, before it is called with handles that mean nothing
 //! to it.
 
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -116,7 +116,7 @@ fn end(why: &str) -> ! {
 }
 
 /// Runs when this library is loaded, before the program: a preload of the wrong ABI is told at once.
-extern "C" fn check_abi(_count: c_int, _words: *const *const i8, _environment: *const *const i8) {
+extern "C" fn check_abi(_count: c_int, _words: *const *const c_char, _environment: *const *const c_char) {
     let own = abi::SONAMES.iter().any(|name| loaded(name).is_some());
     if let Some((name, instead)) = other_abi().filter(|_| !own) {
         eprintln!("pario: {}", wrong_abi(name, instead));
@@ -127,4 +127,4 @@ extern "C" fn check_abi(_count: c_int, _words: *const *const i8, _environment: *
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CHECK_ABI: extern "C" fn(c_int, *const *const i8, *const *const i8) = check_abi;
+static CHECK_ABI: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = check_abi;

@@ -130,7 +130,7 @@ pub(crate) fn get(
         }
     }
     for (at, byte) in view.rep.name().bytes().chain([0]).enumerate() {
-        put(datarep.wrapping_add(at), byte.cast_signed())?;
+        put(datarep.wrapping_add(at), c_char::from_ne_bytes([byte]))?;
     }
     Ok(())
 }

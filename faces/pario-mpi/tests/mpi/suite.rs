@@ -6,7 +6,7 @@ use crate::world::World;
 /// Compiles and runs a program of the suite; it must have no failures, and Pario must have served at least `calls`.
 fn run(installation: Installation, source: &str, ranks: usize, words: &[&str], calls: &[(&str, u64)]) {
     let world = World::new(installation);
-    let options = ["-std=c99", "-Wno-unused-function"];
+    let options = ["-std=c99", "-Wno-unused-function", "-pthread"];
     let program = world.compile(&installation.compiler(), &format!("c/{source}.c"), &options);
     let dir = world.path("").display().to_string();
     let program = program.display().to_string();
@@ -49,6 +49,11 @@ fn reading_and_writing_in_every_way() {
         ("set_view", 4),
     ];
     everywhere("access", &[], &calls);
+}
+
+#[test]
+fn threads_of_a_rank_at_once() {
+    everywhere("threads", &[], &[("iwrite_at", 2 * 200), ("read_at", 2 * 200), ("open", 5)]);
 }
 
 #[test]
