@@ -9,9 +9,11 @@ fn on_two_nodes(installation: Installation, source: &str) {
     let options = ["-std=c99", "-Wno-unused-function"];
     let program = world.compile(&installation.compiler(), &format!("c/{source}.c"), &options);
     let (program, dir) = (program.display().to_string(), world.path("").display().to_string());
-    let label = |node: &str| match installation {
-        Installation::OpenMpi => ["-x".to_owned(), format!("PARIO_NODE={node}"), String::new()],
-        _ => ["-env".to_owned(), "PARIO_NODE".to_owned(), node.to_owned()],
+    let label = |node: &str| {
+        if installation == Installation::OpenMpi {
+            return ["-x".to_owned(), format!("PARIO_NODE={node}"), String::new()];
+        }
+        ["-env".to_owned(), "PARIO_NODE".to_owned(), node.to_owned()]
     };
     let (first, second) = (label("a"), label("b"));
     let mut words: Vec<&str> = first.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
