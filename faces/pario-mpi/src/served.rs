@@ -28,9 +28,10 @@ impl Served {
     /// Says what was counted, on standard error.
     pub fn report(&self, rank: usize, file: &str) {
         let Some(calls) = &self.calls else { return };
-        let line = line(rank, file, &calls.lock().unwrap_or_else(PoisonError::into_inner));
-        // Nobody to tell if that is closed.
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
+        let mut line = line(rank, file, &calls.lock().unwrap_or_else(PoisonError::into_inner));
+        line.push('\n');
+        // In one piece, so that lines of several ranks do not run into each other; nobody to tell if that is closed.
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 }
 

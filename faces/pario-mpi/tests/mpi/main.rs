@@ -11,5 +11,6 @@ mod installations;
 mod libraries;
 mod nodes;
 mod python;
+mod starting;
 mod suite;
 mod world;

@@ -95,7 +95,8 @@ impl Ran {
     pub(crate) fn served_call(&self, call: &str) -> u64 {
         let lines = self.err.split(" MPI calls: ").skip(1);
         let counts = lines.flat_map(|line| line.lines().next().unwrap_or("").split(", "));
-        counts.filter_map(|entry| entry.strip_prefix(&format!("{call} "))?.parse::<u64>().ok()).sum()
+        let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok();
+        counts.filter_map(|entry| number(entry.strip_prefix(&format!("{call} "))?)).sum()
     }
 
     /// What was said, without Pario's reports.
