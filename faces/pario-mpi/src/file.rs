@@ -67,10 +67,7 @@ impl OpenFile {
             served: Served::by_environment(),
         };
         if amode.append {
-            opened.on_file(|file| {
-                file.seek(Seek::End(0))?;
-                Ok(())
-            })?;
+            opened.on_file(late::append)?;
         }
         Ok(opened)
     }

@@ -31,6 +31,12 @@ pub(crate) fn position_shared(_file: &GroupFile) -> Result<u64> {
     Err(not_yet("shared file pointers"))
 }
 
+/// A file that was opened to append begins at its end with both pointers; collective.
+pub(crate) fn append(file: &GroupFile) -> Result<()> {
+    file.seek(Seek::End(0))?;
+    Ok(())
+}
+
 /// Switches atomic mode; collective.
 pub(crate) fn set_atomicity(_file: &GroupFile, atomic: bool) -> Result<()> {
     if atomic { Err(not_yet("atomic mode")) } else { Ok(()) }

@@ -62,6 +62,13 @@ on_descriptor! {
         |file| counted(|| file.write_at(offset, source(buffer, bytes)).map(|count| count as i64));
     pwrite64 "pwrite64" (buffer: *const c_void, bytes: usize, offset: i64) -> i64,
         |file| counted(|| file.write_at(offset, source(buffer, bytes)).map(|count| count as i64));
+    // What compilers make of these calls where they know how long the buffer is.
+    __read_chk "__read_chk" (buffer: *mut c_void, bytes: usize, _room: usize) -> i64,
+        |file| counted(|| file.read(target(buffer, bytes)).map(|count| count as i64));
+    __pread_chk "__pread_chk" (buffer: *mut c_void, bytes: usize, offset: i64, _room: usize) -> i64,
+        |file| counted(|| file.read_at(offset, target(buffer, bytes)).map(|count| count as i64));
+    __pread64_chk "__pread64_chk" (buffer: *mut c_void, bytes: usize, offset: i64, _room: usize) -> i64,
+        |file| counted(|| file.read_at(offset, target(buffer, bytes)).map(|count| count as i64));
     lseek "lseek" (offset: i64, from: c_int) -> i64, |file| counted(|| file.seek(offset, whence(from)?));
     lseek64 "lseek64" (offset: i64, from: c_int) -> i64, |file| counted(|| file.seek(offset, whence(from)?));
     ftruncate "ftruncate" (bytes: i64) -> c_int, |file| done(|| file.truncate(bytes));

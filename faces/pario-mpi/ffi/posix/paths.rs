@@ -77,6 +77,9 @@ pub(super) fn fill(to: *mut libc::stat, attr: &FileAttr) -> Posix<()> {
 on_path! {
     open "open" (flags: c_int, permissions: c_uint) |place| open_with(&place, flags, permissions);
     open64 "open64" (flags: c_int, permissions: c_uint) |place| open_with(&place, flags, permissions);
+    // What compilers make of `open` without permissions.
+    __open_2 "__open_2" (flags: c_int) |place| open_with(&place, flags, 0);
+    __open64_2 "__open64_2" (flags: c_int) |place| open_with(&place, flags, 0);
     creat "creat" (permissions: c_uint) |place| open_with(&place, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, permissions);
     stat "stat" (to: *mut libc::stat) |place| done(|| fill(to, &place.stat(true)?));
     stat64 "stat64" (to: *mut libc::stat) |place| done(|| fill(to, &place.stat(true)?));
@@ -94,6 +97,32 @@ on_path! {
         Some(Err(number)) => failed(number),
         None => failed(libc::EXDEV),
     };
+}
+
+/// Calls of programs that were built with an older C library, where these had a version in front.
+macro_rules! versioned {
+    ($($name:ident $symbol:literal, $follow:expr;)*) => { $(
+        /// See POSIX.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(version: c_int, path: *const c_char, to: *mut libc::stat) -> c_int {
+            match ours(path) {
+                Some(Ok(place)) => return done(|| fill(to, &place.stat($follow)?)),
+                Some(Err(number)) => return failed(number),
+                None => {}
+            }
+            let real = libc_call!($symbol, fn(c_int, *const c_char, *mut libc::stat) -> c_int);
+            let Some(real) = real else { return failed(libc::ENOSYS) };
+            // SAFETY: the program's arguments as they came.
+            unsafe { real(version, path, to) }
+        }
+    )* };
+}
+
+versioned! {
+    __xstat "__xstat", true;
+    __xstat64 "__xstat64", true;
+    __lxstat "__lxstat", false;
+    __lxstat64 "__lxstat64", false;
 }
 
 /// See POSIX: relative to a directory, which no path of Pario's is.

@@ -215,6 +215,36 @@ static void representations(void)
     OK(MPI_File_close(&file));
 }
 
+/* Offsets and counts beyond 32 bits. */
+static void far(void)
+{
+    MPI_Status status;
+    MPI_Offset at = 5000000000LL + (MPI_Offset) rank * N * 4, bytes;
+    MPI_Count elements;
+    MPI_Datatype repeated;
+    MPI_File file = open_file(MPI_COMM_WORLD, "far", NEW);
+    fill(11);
+    OK(MPI_File_write_at_all(file, at, wrote, N, MPI_INT, &status));
+    OK(MPI_File_read_at_all(file, at, found, N, MPI_INT, &status));
+    SAME();
+    MPI_Barrier(MPI_COMM_WORLD);
+    OK(MPI_File_get_size(file, &bytes));
+    CHECK(bytes == 5000000000LL + (MPI_Offset) size * N * 4);
+    /* 50 MB from one small place: the elements of the buffer lie upon each other. */
+    MPI_Type_create_hvector(3 << 18, 1, 0, MPI_INT, &repeated);
+    MPI_Type_commit(&repeated);
+    OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL));
+    if (rank == 0) {
+        OK(MPI_File_write_at(file, 0, wrote, 16, repeated, &status));
+        MPI_Get_elements_x(&status, MPI_INT, &elements);
+        CHECK(elements == 16 * (3 << 18));
+        OK(MPI_File_read_at(file, 12345678, found, 1, MPI_INT, &status));
+        CHECK(found[0] == wrote[12345678 / (3 << 18)]);
+    }
+    MPI_Type_free(&repeated);
+    OK(MPI_File_close(&file));
+}
+
 static void mistakes(void)
 {
     MPI_Status status;
@@ -292,6 +322,7 @@ int main(int argc, char **argv)
     later();
     memory();
     representations();
+    far();
     mistakes();
     large();
     return end();
