@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Tree(cmd::tree::Args),
     /// Cut files, or make them longer by a hole
     Truncate(cmd::truncate::Args),
+    /// Print the exports that a batch script needs to use a partition
+    Env(cmd::env::Args),
     /// Check a partition, and repair what can be
     Doctor(cmd::doctor::Args),
     /// Measure Pario against plain files on this machine

@@ -15,6 +15,7 @@ mod error;
 mod health;
 mod human;
 mod job;
+mod mpi;
 mod place;
 mod problem;
 mod ranks;

@@ -24,8 +24,9 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario-server", &["pario-core", "pario-view", "pario-sys", "pario-store", "pario-sched", "pario-net"]),
     ("pario", &["pario-core", "pario-view", "pario-sys", "pario-net", "pario-server"]),
 ];
-/// What every face may use; the scheduler knows nothing of Pario and can be used by anyone.
-const FACES: &[&str] = &["pario", "pario-core", "pario-sched"];
+/// What every face may use; the scheduler knows nothing of Pario and can be used by anyone. The MPI face is one crate that knows no
+/// ABI, and one per ABI on top of it.
+const FACES: &[&str] = &["pario", "pario-core", "pario-sched", "pario-mpi"];
 
 /// What `cargo metadata` says, as far as it matters here.
 #[derive(Debug, Deserialize)]

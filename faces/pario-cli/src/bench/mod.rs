@@ -22,6 +22,7 @@ pub(crate) mod kernel;
 pub(crate) mod lock;
 mod machine;
 pub(crate) mod meta;
+pub(crate) mod mpi;
 mod plot;
 mod progress;
 mod report;

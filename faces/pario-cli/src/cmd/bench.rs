@@ -11,6 +11,7 @@ use crate::bench::full::FullPlan;
 use crate::bench::io::IoPlan;
 use crate::bench::lock::LockPlan;
 use crate::bench::meta::MetaPlan;
+use crate::bench::mpi::MpiPlan;
 use crate::bench::sched::{self, Grounds, SchedPlan};
 use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
 use crate::context::Context;
@@ -30,6 +31,7 @@ Examples:
   pario bench full                     an application beside one that writes to a server without room
   pario bench lock                     locks that are kept, shared pointers, counting together
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
+  pario bench mpi --quick              MPI programs on the MPI library's own I/O and on Pario
   pario bench sched --plots plots      policies of the I/O scheduler, modelled and real: figures, tables, plots
 
 Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
@@ -64,6 +66,8 @@ enum Kernel {
     Scale(ScaleArgs),
     /// Policies of the I/O scheduler for several applications at once, on a modelled disk and on a slowed store
     Sched(SchedArgs),
+    /// Small C programs on the MPI library's own I/O and on Pario: needs mpiexec and mpicc
+    Mpi(MpiArgs),
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
@@ -168,6 +172,25 @@ struct SchedArgs {
     quick: bool,
 }
 
+#[derive(ClapArgs, Debug)]
+struct MpiArgs {
+    /// Directory to measure in [default: the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Kernels, separated by commas [default: all]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    kernels: Option<Vec<String>>,
+    /// Numbers of ranks, separated by commas
+    #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "2,4")]
+    ranks: Vec<u16>,
+    /// Bytes of each file [default: 400MB; 64MB with --quick]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
+    /// A first impression: two ranks, smaller and fewer runs, no limited store
+    #[arg(long)]
+    quick: bool,
+}
+
 impl Common {
     fn pairs(&self) -> Outcome<usize> {
         match self.pairs.unwrap_or(if self.quick { PAIRS_QUICK } else { PAIRS_DEFAULT }) {
@@ -192,6 +215,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         Kernel::Irregular(args) => show_kernel(context, &args.asked()?),
         Kernel::Scale(args) => show_kernel(context, &args.asked()?),
         Kernel::Sched(args) => show_sched(context, &sched_plan(args)?),
+        Kernel::Mpi(args) => show_mpi(context, &mpi_plan(args)?),
         Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
         Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
     }
@@ -265,6 +289,31 @@ fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {
     }
     let (plots, dir) = (args.plots.clone(), args.dir.clone());
     Ok(SchedPlan { seed: args.seed, seeds, policies, plots, grounds: args.ground, dir, pairs })
+}
+
+fn mpi_plan(args: &MpiArgs) -> Outcome<MpiPlan> {
+    let known = bench::mpi::NAMES;
+    let kernels = args.kernels.clone().unwrap_or_else(|| known.map(str::to_owned).to_vec());
+    if let Some(stranger) = kernels.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(CliError::usage(format!("--kernels {stranger}: there are {}", known.join(", "))));
+    }
+    let ranks = if args.quick { vec![2] } else { args.ranks.clone() };
+    if ranks.is_empty() || ranks.contains(&0) {
+        return Err(CliError::usage("--ranks: each at least 1"));
+    }
+    let size = args.size.unwrap_or(Size(if args.quick { 64_000_000 } else { 400_000_000 }));
+    // Counts of a dump are 32 bits wide.
+    if !(8_000_000..=8_000_000_000).contains(&size.0) {
+        return Err(CliError::usage(format!("--size {size}: from 8MB to 8GB")));
+    }
+    let (megabytes, rounds) = (size.0 >> 20, if args.quick { 2 } else { 5 });
+    Ok(MpiPlan { dir: args.dir.clone(), kernels, ranks, megabytes, rounds, limited: !args.quick })
+}
+
+fn show_mpi(context: &Context, plan: &MpiPlan) -> Outcome {
+    let report = bench::mpi::run(plan).map_err(CliError::failed)?;
+    let text = if context.speech.json { report.json() } else { report.table() };
+    context.line(text.trim_end())
 }
 
 fn show_sched(context: &Context, plan: &SchedPlan) -> Outcome {

@@ -7,8 +7,10 @@ pub(crate) mod config;
 pub(crate) mod cp;
 pub(crate) mod df;
 pub(crate) mod doctor;
+mod doctor_mpi;
 pub(crate) mod down;
 pub(crate) mod du;
+pub(crate) mod env;
 pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod mkdir;
@@ -68,6 +70,7 @@ fn dispatch(context: &Context, command: Command) -> Outcome<ExitCode> {
         Command::Du(args) => du::run(context, &args),
         Command::Tree(args) => tree::run(context, &args),
         Command::Truncate(args) => truncate::run(context, &args),
+        Command::Env(args) => env::run(context, &args),
         Command::Doctor(args) => doctor::run(context, &args),
         Command::Bench(args) => bench::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),

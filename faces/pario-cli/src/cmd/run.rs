@@ -18,6 +18,7 @@ use crate::context::{Context, PARTITION_VARIABLE, complain};
 use crate::copy::Copied;
 use crate::error::{CliError, EXIT_PARTLY, Outcome};
 use crate::job::{Watch, exit_code};
+use crate::mpi::{self, Choice, PRELOAD_VARIABLE};
 use crate::ranks::{self, Ranks};
 use crate::settings_args::SettingsArgs;
 use crate::{demo, human, stage};
@@ -38,6 +39,7 @@ Examples:
   pario run -n 4 -- ./simulate                           four ranks that are a group
   pario run -n 4 --nodes 2 --tag-output -- ./simulate    two nodes, played by this machine
   pario run -n 4 --partition scratch -- ./simulate       on a partition that is up
+  pario run --servers 4 -- mpiexec -n 4 ./simulate       its MPI-IO on pario:///path is Pario's
 The command gets PARIO_PARTITION, PARIO_REGISTRY and PARIO_BIN; signals are passed on to it; the
 exit code is its own, 128 + N if signal N ended it, 127 if it was not found, 126 if it could not be
 run. Staging out is verified by checksums and
@@ -73,6 +75,9 @@ pub(crate) struct Args {
     /// Use a partition that is up, and leave it up, instead of one for the life of the command
     #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "keep", "SettingsArgs"])]
     partition: Option<String>,
+    /// Which MPI the command uses; Pario serves its MPI-IO by a preload
+    #[arg(long, value_enum, default_value_t, requires = "command")]
+    mpi: Choice,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -270,7 +275,23 @@ impl Session<'_> {
         if let Ok(own) = std::env::current_exe() {
             variables.push(("PARIO_BIN", own.into_os_string()));
         }
+        variables.extend(self.preload());
         variables
+    }
+
+    /// What serves the MPI-IO of a command that uses MPI. Where it is missing the command runs all the same, and this is said.
+    fn preload(&self) -> Option<(&'static str, OsString)> {
+        let found = self.args.mpi.resolve(&self.args.command)?;
+        match mpi::library(found.abi) {
+            Ok(library) => {
+                let before = std::env::var_os(PRELOAD_VARIABLE);
+                Some((PRELOAD_VARIABLE, mpi::preload(&library, before.as_deref())))
+            }
+            Err(error) => {
+                complain(&CliError::failed(format!("MPI-IO is not served ({}): {error}", found.why)));
+                None
+            }
+        }
     }
 
     /// Takes the partition down, or says how to reach it.

@@ -147,9 +147,10 @@ impl Mount {
     ) -> Result<(), Fault> {
         let needed: Vec<Arc<NumberedView>> = {
             let table = self.views.table.lock().unwrap_or_else(PoisonError::into_inner);
-            // One that somebody holds may be needed by a record that is just being made.
+            // One that somebody holds may be needed by a record that is just being made. No record needs the file's own bytes.
             let needed = |view: &&Arc<NumberedView>| {
-                from < view.needed_to.load(Ordering::Acquire) || 1 < Arc::strong_count(view)
+                let wanted = from < view.needed_to.load(Ordering::Acquire) || 1 < Arc::strong_count(view);
+                wanted && !view.view.is_whole()
             };
             table.views.values().filter(needed).map(Arc::clone).collect()
         };

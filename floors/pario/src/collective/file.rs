@@ -55,6 +55,8 @@ pub(super) struct Inner {
     /// For collective calls, if that method was chosen.
     two_phase: Option<TwoPhase>,
     state: Mutex<State>,
+    /// The file's own bytes.
+    whole: Arc<NumberedView>,
     line: Line,
     /// The tier that accesses go through, where the file is client-directed.
     tier: Option<ClientDirected>,
@@ -136,7 +138,8 @@ impl OpenOptions {
         let facts = GroupFacts::find(&group, &file)?;
         let choice = choose_for(&group, &file, hints, facts);
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
-        let state = State { view: file.number_view(View::whole())?, pointer: 0 };
+        let whole = file.number_view(View::whole())?;
+        let state = State { view: Arc::clone(&whole), pointer: 0 };
         let opened = (file.counts(), Faults::now());
         let (hints, method) = (Hints { method: Some(choice.method), ..hints.clone() }, choice.method);
         let two_phase = match method {
@@ -147,7 +150,7 @@ impl OpenOptions {
         let (state, line, shared) = (Mutex::new(state), Line::default(), file.pointer(facts.opening));
         let atomic = Atomic::default();
         let inner =
-            Inner { group, file, hints, method, opened, two_phase, state, line, tier, atomic, shared, facts };
+            Inner { group, file, hints, method, opened, two_phase, state, whole, line, tier, atomic, shared, facts };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -524,12 +527,28 @@ impl Inner {
         let start = offset.checked_mul(view.etype_bytes());
         let end = start.and_then(|start| start.checked_add(bytes as u64));
         match (start, end.filter(|end| *end <= view.stream_bytes())) {
-            (Some(start), Some(end)) => Ok(Place { view: numbered, stream: start..end }),
+            (Some(start), Some(end)) => Ok(self.plain(numbered, start..end)),
             _ => {
                 let text =
                     format!("{}: {bytes} bytes at offset {offset} are beyond the view", self.file.place());
                 Err(Fault::new(Code::TooLarge, text).into())
             }
+        }
+    }
+}
+
+impl Inner {
+    /// Bytes that lie in a row in the file are the file's own: the servers need not know the view. So a program that sets another
+    /// view for every row of an array, as HDF5 does, ships none.
+    fn plain(&self, numbered: Arc<NumberedView>, stream: std::ops::Range<u64>) -> Place {
+        let bytes = stream.end - stream.start;
+        let first = numbered.view().extents(stream.clone()).next();
+        match first {
+            Some(extent) if extent.bytes == bytes && !numbered.view().is_whole() => Place {
+                view: Arc::clone(&self.whole),
+                stream: extent.file_offset..extent.file_offset + bytes,
+            },
+            Some(_) | None => Place { view: numbered, stream },
         }
     }
 }

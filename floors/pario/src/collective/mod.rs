@@ -21,6 +21,7 @@ mod two_phase;
 
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
+pub(crate) use self::two_phase::connect_ranks;
 pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
 
 use pario_core::{Code, Fault};

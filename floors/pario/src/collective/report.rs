@@ -101,8 +101,8 @@ fn lines(rank: usize, file: &str, counts: &Counts, opened: &Faults) -> Vec<Strin
 }
 
 fn say(line: &str) {
-    // To standard error, and nobody to tell if that is closed.
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    // To standard error in one piece, since ranks share it; and nobody to tell if that is closed.
+    let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 #[cfg(test)]

@@ -53,6 +53,26 @@ impl Invitation {
         Invitation::from_variables(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
     }
 
+    /// As bytes, for passing it on by other means than an environment; [`Invitation::from_bytes`] makes it another rank's.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        use std::os::unix::ffi::OsStrExt;
+        let socket = self.socket.as_os_str().as_bytes();
+        [&self.size.to_le_bytes()[..], &self.token, socket].concat()
+    }
+
+    /// The invitation of `rank` to the group that `bytes` were made for.
+    pub fn from_bytes(bytes: &[u8], rank: usize) -> Result<Invitation> {
+        use std::os::unix::ffi::OsStringExt;
+        let wrong = || Error::Setup(format!("not an invitation for rank {rank}"));
+        let (size, rest) = bytes.split_first_chunk::<4>().ok_or_else(wrong)?;
+        let (token, socket) = rest.split_first_chunk::<TOKEN_BYTES>().ok_or_else(wrong)?;
+        let size = u32::from_le_bytes(*size);
+        let rank = u32::try_from(rank).ok().filter(|rank| *rank < size && size as usize <= MEMBERS_MAX);
+        let socket = OsString::from_vec(socket.to_vec()).into();
+        Ok(Invitation { rank: rank.ok_or_else(wrong)?, size, socket, token: *token })
+    }
+
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Invitation>> {
         let Some(socket) = variable(GROUP_VARIABLE) else { return Ok(None) };
         let missing = |name: &str| Error::Setup(format!("{GROUP_VARIABLE} is set, but {name} is not"));
@@ -105,6 +125,14 @@ mod tests {
         assert_eq!(read(&sample().variables()).unwrap(), Some(sample()));
         assert_eq!(read(&[]).unwrap(), None);
         assert!(!format!("{:?}", sample()).contains("a5"));
+    }
+
+    #[test]
+    fn bytes_carry_it_to_any_rank() {
+        let passed = Invitation::from_bytes(&sample().to_bytes(), 3).unwrap();
+        assert_eq!(passed, Invitation { rank: 3, ..sample() });
+        assert!(Invitation::from_bytes(&sample().to_bytes(), 4).is_err());
+        assert!(Invitation::from_bytes(b"short", 0).is_err());
     }
 
     #[test]

@@ -182,3 +182,23 @@ fn labels_make_nodes() {
         }
     });
 }
+
+#[test]
+fn a_retired_hub_serves_to_the_last_member() {
+    let hub = Hub::start(3).unwrap();
+    let orders = std::thread::scope(|scope| {
+        let invitations: Vec<Invitation> = (0..3).map(|rank| hub.invitation(rank)).collect();
+        let threads: Vec<_> = invitations
+            .into_iter()
+            .map(|invitation| scope.spawn(move || LocalGroup::join(&invitation, None).unwrap()))
+            .collect();
+        let groups: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        hub.retire();
+        groups
+    });
+    std::thread::scope(|scope| {
+        for group in orders {
+            scope.spawn(move || (0..20).for_each(|_| group.barrier().unwrap()));
+        }
+    });
+}

@@ -15,6 +15,7 @@ mod local;
 mod meeting;
 mod nodes;
 mod share;
+mod star;
 mod threads;
 mod wire;
 
@@ -29,6 +30,7 @@ pub use self::invitation::{GROUP_VARIABLE, Invitation, RANK_VARIABLE, SIZE_VARIA
 pub use self::local::{LocalGroup, current, from_env};
 pub use self::nodes::{NODE_VARIABLE, own_node};
 pub use self::share::{SHARED_NAME, create_shared, share};
+pub use self::star::Star;
 pub use self::threads::{ThreadGroup, threads, threads_on};
 use crate::error::Result;
 

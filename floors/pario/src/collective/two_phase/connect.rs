@@ -52,7 +52,7 @@ impl Card {
 }
 
 /// Connects this rank with each of `partners`; collective over the whole group, and partners must be so both ways.
-pub(super) fn connect(group: &dyn Group, partners: &[usize]) -> Result<Vec<(usize, TcpStream)>> {
+pub(crate) fn connect(group: &dyn Group, partners: &[usize]) -> Result<Vec<(usize, TcpStream)>> {
     let hosts = group.allgather(network().as_bytes())?;
     let one_host = hosts.iter().all(|host| *host == hosts[0] && !host.is_empty());
     let addresses = if one_host { vec![Ipv4Addr::LOCALHOST] } else { own_addresses() };

@@ -60,6 +60,8 @@ struct Orders {
 enum Order {
     /// The process that was started for a rank has ended; how.
     Ended(usize, String),
+    /// Nobody looks after it any more: it ends with its last member.
+    Retire,
     Stop,
 }
 
@@ -123,6 +125,14 @@ impl Hub {
         self.orders.give(Order::Ended(rank, how.to_owned()));
     }
 
+    /// Lets the hub go on by itself until its last member has left or is gone; for members that start their own hub, which must
+    /// not end under those who are slower. A rank that never joins keeps it for the life of this process.
+    pub fn retire(mut self) {
+        self.orders.give(Order::Retire);
+        // Without its thread there is nothing to stop when this is dropped.
+        drop(self.thread.take());
+    }
+
     /// The first rank that was gone without having left: the cause, where others ended because of it.
     #[must_use]
     pub fn first_lost(&self) -> Option<usize> {
@@ -132,10 +142,9 @@ impl Hub {
 
 impl Drop for Hub {
     fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         self.orders.give(Order::Stop);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        if thread.join().is_err() {
             tracing::error!("the hub of a group panicked");
         }
     }

@@ -38,6 +38,8 @@ pub(super) struct Service {
     next: u64,
     /// Where each member is, once it has joined.
     seats: Vec<Seat>,
+    /// Whether it ends with its last member.
+    retired: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +62,17 @@ impl Service {
         epoll::add(&epoll, &orders.doorbell, EventData::new_u64(TOKEN_ORDERS), EventFlags::IN)?;
         let meeting = Meeting::new(vec!["not joined yet".to_owned(); size]);
         let (guests, seats) = (BTreeMap::new(), vec![Seat::Free; size]);
-        Ok(Service { listener, epoll, orders, token, meeting, guests, next: TOKEN_GUESTS, seats })
+        Ok(Service {
+            listener,
+            epoll,
+            orders,
+            token,
+            meeting,
+            guests,
+            next: TOKEN_GUESTS,
+            seats,
+            retired: false,
+        })
     }
 
     /// Serves until told to stop.
@@ -88,6 +100,9 @@ impl Service {
                     token => self.process_ended(token - 1),
                 }
             }
+            if self.retired && self.seats.iter().all(|seat| *seat == Seat::Over) {
+                return;
+            }
         }
     }
 
@@ -98,6 +113,7 @@ impl Service {
         for order in orders {
             match order {
                 Order::Stop => return true,
+                Order::Retire => self.retired = true,
                 Order::Ended(rank, how) if self.seats.get(rank) == Some(&Seat::Free) => {
                     self.seats[rank] = Seat::Over;
                     self.meeting.set_name(rank, "its process".into());

@@ -1,0 +1,110 @@
+//! Handles, error handlers and representations. Handles of Pario's files are the MPI library's own, so that it serves these calls.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use crate::abi::{self, Errhandler, File};
+use crate::ffi::convert::text;
+use crate::ffi::datareps::{Convert, ConvertFn, ConvertLargeFn, ExtentFn, Registered, register};
+use crate::ffi::errors::serve;
+
+/// Functions that the MPI library serves for every handle: `NAME PNAME (arguments) -> result, if there is none`.
+macro_rules! passed_on {
+    ($($name:ident $pname:ident ($($arg:ident: $ty:ty),*) -> $ret:ty, $without:expr;)*) => { $(
+        /// See the standard.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            let Some(real) = real!(stringify!($pname), fn($($ty),*) -> $ret) else { return $without };
+            // SAFETY: the program's arguments as they came, to the function that it meant.
+            unsafe { real($($arg),*) }
+        }
+
+        /// The same under its profiling name.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $pname($($arg: $ty),*) -> $ret {
+            // SAFETY: the same function.
+            unsafe { $name($($arg),*) }
+        }
+    )* };
+}
+
+passed_on! {
+    MPI_File_c2f PMPI_File_c2f (file: File) -> c_int, 0;
+    MPI_File_f2c PMPI_File_f2c (file: c_int) -> File, abi::file_null();
+    MPI_File_toint PMPI_File_toint (file: File) -> c_int, 0;
+    MPI_File_fromint PMPI_File_fromint (file: c_int) -> File, abi::file_null();
+    MPI_File_create_errhandler PMPI_File_create_errhandler (function: *const c_void, handler: *mut Errhandler) -> c_int,
+        super::absent(abi::file_null(), "PMPI_File_create_errhandler");
+    MPI_File_set_errhandler PMPI_File_set_errhandler (file: File, handler: Errhandler) -> c_int,
+        super::absent(file, "PMPI_File_set_errhandler");
+    MPI_File_get_errhandler PMPI_File_get_errhandler (file: File, handler: *mut Errhandler) -> c_int,
+        super::absent(file, "PMPI_File_get_errhandler");
+    MPI_File_call_errhandler PMPI_File_call_errhandler (file: File, code: c_int) -> c_int,
+        super::absent(file, "PMPI_File_call_errhandler");
+}
+
+/// See the standard. The MPI library learns of it too, for its own files.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Register_datarep(
+    name: *const c_char,
+    read: Option<ConvertFn>,
+    write: Option<ConvertFn>,
+    extent: ExtentFn,
+    extra: *mut c_void,
+) -> c_int {
+    let code = serve(abi::file_null(), || {
+        let functions =
+            Registered { read: Convert::Small(read), write: Convert::Small(write), extent, extra };
+        register(&text(name, "a data representation")?, functions)
+    });
+    type Function = Option<ConvertFn>;
+    let real =
+        real!("PMPI_Register_datarep", fn(*const c_char, Function, Function, ExtentFn, *mut c_void) -> c_int);
+    if let Some(real) = real.filter(|_| code == 0) {
+        // A library that has no registered representations says so when a file of its own wants one.
+        // SAFETY: the program's arguments as they came.
+        let _ = unsafe { real(name, read, write, extent, extra) };
+    }
+    code
+}
+
+/// The same under its profiling name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn PMPI_Register_datarep(
+    name: *const c_char,
+    read: Option<ConvertFn>,
+    write: Option<ConvertFn>,
+    extent: ExtentFn,
+    extra: *mut c_void,
+) -> c_int {
+    // SAFETY: the same function.
+    unsafe { MPI_Register_datarep(name, read, write, extent, extra) }
+}
+
+/// See the standard.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn MPI_Register_datarep_c(
+    name: *const c_char,
+    read: Option<ConvertLargeFn>,
+    write: Option<ConvertLargeFn>,
+    extent: ExtentFn,
+    extra: *mut c_void,
+) -> c_int {
+    serve(abi::file_null(), || {
+        let functions =
+            Registered { read: Convert::Large(read), write: Convert::Large(write), extent, extra };
+        register(&text(name, "a data representation")?, functions)
+    })
+}
+
+/// The same under its profiling name.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn PMPI_Register_datarep_c(
+    name: *const c_char,
+    read: Option<ConvertLargeFn>,
+    write: Option<ConvertLargeFn>,
+    extent: ExtentFn,
+    extra: *mut c_void,
+) -> c_int {
+    // SAFETY: the same function.
+    unsafe { MPI_Register_datarep_c(name, read, write, extent, extra) }
+}

@@ -1,0 +1,64 @@
+//! The names that C sees. Each function finds its file; what is not Pario's is passed on as it came.
+//!
+//! Always: a function checks and converts, calls one function of ours, and converts back.
+
+use std::ffi::c_int;
+
+use pario_mpi::{Class, Problem};
+
+use super::errors;
+use crate::abi::File;
+
+/// Functions on a file that is open: `NAME PNAME "call" (arguments) |file| what to do`.
+macro_rules! served {
+    ($($name:ident $pname:ident $call:literal ($($arg:ident: $ty:ty),*) |$file:ident| $work:expr;)*) => { $(
+        /// See the standard.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name(fh: $crate::abi::File $(, $arg: $ty)*) -> std::ffi::c_int {
+            let Some($file) = $crate::ffi::table::find(fh) else {
+                let real = real!(stringify!($pname), fn($crate::abi::File $(, $ty)*) -> std::ffi::c_int);
+                let Some(real) = real else { return $crate::ffi::exports::absent(fh, stringify!($pname)) };
+                // SAFETY: the program's arguments as they came, to the function that it meant.
+                return unsafe { real(fh $(, $arg)*) };
+            };
+            $file.file.served().note($call);
+            $crate::ffi::errors::serve(fh, || $work)
+        }
+
+        /// The same under its profiling name, which Fortran bindings call.
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $pname(fh: $crate::abi::File $(, $arg: $ty)*) -> std::ffi::c_int {
+            // SAFETY: the same function.
+            unsafe { $name(fh $(, $arg)*) }
+        }
+    )* };
+}
+
+/// Functions that take a buffer, each with a count of 32 and of 64 bits:
+/// `NAME PNAME NAME_c PNAME_c "call" (before the buffer) (after it) |file, buffer| what to do`.
+macro_rules! counted {
+    ($($name:ident $pname:ident $large:ident $plarge:ident $call:literal ($($pre:ident: $prety:ty),*) ($($post:ident: $postty:ty),*)
+        |$file:ident, $buffer:ident| $work:expr;)*) => { $(
+        served! {
+            $name $pname $call ($($pre: $prety,)* address: *mut std::ffi::c_void, count: std::ffi::c_int, datatype: $crate::abi::Datatype $(, $post: $postty)*) |$file| {
+                let $buffer = $crate::ffi::access::Buffer::new(address, count, datatype);
+                $work
+            };
+            $large $plarge $call ($($pre: $prety,)* address: *mut std::ffi::c_void, count: $crate::ffi::api::Count, datatype: $crate::abi::Datatype $(, $post: $postty)*) |$file| {
+                let $buffer = $crate::ffi::access::Buffer::new(address, count, datatype);
+                $work
+            };
+        }
+    )* };
+}
+
+mod blocking;
+mod control;
+mod handles;
+mod later;
+
+/// A function that the MPI library has not, called for a file of the MPI library's.
+fn absent(file: File, name: &str) -> c_int {
+    let text = format!("the MPI library has no {name}");
+    errors::raise(file, &Problem::new(Class::UnsupportedOperation, text))
+}

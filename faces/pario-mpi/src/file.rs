@@ -1,0 +1,274 @@
+//! A file that the ranks of a communicator opened: Pario's file, its mode, and what is under way.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use pario::view::Datatype;
+use pario::{Group, GroupFile, Partition, Seek};
+
+use crate::access::{Place, Way};
+use crate::amode::Amode;
+use crate::hints::Wishes;
+use crate::late;
+use crate::mounts::partition_of;
+use crate::problem::{Class, Problem, Result};
+use crate::served::Served;
+use crate::worker::Pool;
+
+/// What a program wants to open.
+#[derive(Clone, Debug)]
+pub struct OpenWish {
+    /// The partition's name, or the file that describes it.
+    pub partition: String,
+    /// The path in it.
+    pub path: PathBuf,
+    /// How.
+    pub amode: Amode,
+    /// Hints of this rank; those of rank 0 count.
+    pub wishes: Wishes,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: RwLock<Option<GroupFile>>,
+    name: String,
+    partition: Partition,
+    path: PathBuf,
+    amode: Amode,
+    group: Arc<dyn Group>,
+    moving: Mutex<()>,
+    line: Pool,
+    served: Served,
+}
+
+impl OpenFile {
+    /// Opens together with all other ranks of the group.
+    pub fn open(group: &Arc<dyn Group>, wish: &OpenWish) -> Result<OpenFile> {
+        let OpenWish { partition, path, amode, wishes } = wish;
+        let mode = format!("{amode:?}");
+        group.same("the access mode of a file", mode.as_bytes())?;
+        let ready = amode.check().and_then(|()| partition_of(partition));
+        group.agree(ready.as_ref().map(|_| ()).map_err(Problem::to_error))?;
+        let mounted = ready?;
+        let wishes = Wishes::from_bytes(&group.broadcast(0, &wishes.to_bytes())?);
+        let options = mounted.options().read(amode.reads()).write(amode.writes());
+        let options = options.create(amode.create).create_new(amode.create && amode.exclusive);
+        let file = options.open_all(group, path, &wishes.hints(group.size()))?;
+        let opened = OpenFile {
+            name: format!("pario://{}/{}", mounted.name(), path.display()),
+            file: RwLock::new(Some(file)),
+            partition: mounted,
+            path: path.clone(),
+            amode: *amode,
+            group: Arc::clone(group),
+            moving: Mutex::new(()),
+            line: Pool::default(),
+            served: Served::by_environment(),
+        };
+        if amode.append {
+            opened.on_file(late::append)?;
+        }
+        Ok(opened)
+    }
+
+    /// Closes, together with all others; removes the file if that was wished at open.
+    pub fn close(&self) -> Result<()> {
+        let drained = self.line.drain();
+        let file = self.file.write().unwrap_or_else(PoisonError::into_inner).take();
+        let closed = file.ok_or_else(|| self.gone())?.close().map_err(Problem::from);
+        self.served.report(self.group.rank(), &self.name);
+        let removed = match self.amode.delete_on_close && self.group.rank() == 0 {
+            true => self.partition.remove_file(&self.path).map_err(Problem::from),
+            false => Ok(()),
+        };
+        if self.amode.delete_on_close {
+            self.group.agree(removed.clone().map_err(|problem| problem.to_error()))?;
+        }
+        drained.and(closed).and(removed)
+    }
+
+    /// Gives what was written to the servers and lets go of the file, without the others: the program ends and has not closed it.
+    pub fn abandon(&self) -> Result<()> {
+        let drained = self.line.drain();
+        // Dropping a file closes it.
+        drop(self.file.write().unwrap_or_else(PoisonError::into_inner).take());
+        self.served.report(self.group.rank(), &self.name);
+        drained
+    }
+
+    /// For people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How it was opened.
+    pub fn amode(&self) -> &Amode {
+        &self.amode
+    }
+
+    /// What was served.
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// The ranks that opened it.
+    pub fn group(&self) -> &Arc<dyn Group> {
+        &self.group
+    }
+
+    /// The thread for collective accesses that do not block.
+    pub fn line(&self) -> &Pool {
+        &self.line
+    }
+
+    /// Does something with the file while it is open.
+    pub fn on_file<T>(&self, work: impl FnOnce(&GroupFile) -> Result<T>) -> Result<T> {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        work(file.as_ref().ok_or_else(|| self.gone())?)
+    }
+
+    fn gone(&self) -> Problem {
+        Problem::new(Class::File, format!("{} is closed", self.name))
+    }
+
+    /// Pointers are moved by one thread at a time.
+    pub(crate) fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the mode allows an access.
+    pub(crate) fn check_way(&self, way: Way, place: Place) -> Result<()> {
+        let refused = |class, why: &str| Err(Problem::new(class, format!("{}: {why}", self.name)));
+        match way {
+            Way::Write if !self.amode.writes() => refused(Class::ReadOnly, "it is open for reading only"),
+            Way::Read if !self.amode.reads() => refused(Class::Access, "it is open for writing only"),
+            Way::Read | Way::Write => match place {
+                Place::At(_) | Place::Individual => self.check_random(),
+                Place::Shared | Place::Ordered => Ok(()),
+            },
+        }
+    }
+
+    /// Files opened with `MPI_MODE_SEQUENTIAL` have the shared pointer only.
+    pub fn check_random(&self) -> Result<()> {
+        if !self.amode.sequential {
+            return Ok(());
+        }
+        let text =
+            format!("{}: it is open for sequential access, which has the shared pointer only", self.name);
+        Err(Problem::new(Class::UnsupportedOperation, text))
+    }
+
+    /// Cuts or lengthens; collective.
+    pub fn set_size(&self, bytes: i64) -> Result<()> {
+        self.resize(bytes, |file, bytes| file.set_len(bytes))
+    }
+
+    /// Makes sure that there is room for `bytes`; collective. The file becomes at least that long.
+    pub fn preallocate(&self, bytes: i64) -> Result<()> {
+        self.resize(bytes, |file, bytes| {
+            let length = file.len();
+            file.group().agree(length.as_ref().map(|_| ()).map_err(Clone::clone))?;
+            // What one rank sees as too short all lengthen.
+            let length = file.group().reduce(length?, pario::group::Reduce::Min)?;
+            if length < bytes { file.set_len(bytes) } else { Ok(()) }
+        })
+    }
+
+    fn resize(&self, bytes: i64, work: impl FnOnce(&GroupFile, u64) -> pario::Result<()>) -> Result<()> {
+        self.line.drain()?;
+        self.on_file(|file| {
+            let checked = u64::try_from(bytes)
+                .map_err(|_| Problem::new(Class::Arg, format!("{}: a size of {bytes}", self.name)));
+            let writable = self.check_way(Way::Write, Place::Shared);
+            let checked = writable.and(checked);
+            file.group().agree(checked.as_ref().map(|_| ()).map_err(Problem::to_error))?;
+            let bytes = checked?;
+            file.group().same("a size of the file", &bytes.to_le_bytes())?;
+            Ok(work(file, bytes)?)
+        })
+    }
+
+    /// Its length.
+    pub fn size(&self) -> Result<i64> {
+        self.on_file(|file| Ok(i64::try_from(file.len()?).unwrap_or(i64::MAX)))
+    }
+
+    /// On stable storage, and seen by all; collective.
+    pub fn sync(&self) -> Result<()> {
+        self.line.drain()?;
+        self.on_file(|file| Ok(file.sync()?))
+    }
+
+    /// Sets the view; collective. `made` is what this rank could make of its datatypes.
+    pub fn set_view(&self, displacement: i64, made: Result<(Datatype, Datatype)>) -> Result<()> {
+        self.line.drain()?;
+        self.on_file(|file| {
+            file.group().agree(made.as_ref().map(|_| ()).map_err(Problem::to_error))?;
+            let (etype, filetype) = made?;
+            Ok(file.set_view(displacement, &etype, &filetype)?)
+        })
+    }
+
+    /// Moves the individual pointer.
+    pub fn seek(&self, to: Seek) -> Result<()> {
+        self.check_random()?;
+        let _alone = self.moving();
+        self.on_file(|file| {
+            file.seek(to)?;
+            Ok(())
+        })
+    }
+
+    /// Where the individual pointer is.
+    pub fn position(&self) -> Result<i64> {
+        self.check_random()?;
+        self.on_file(|file| Ok(i64::try_from(file.position()).unwrap_or(i64::MAX)))
+    }
+
+    /// Where the elementary type at an offset of the view lies in the file.
+    pub fn byte_offset(&self, offset: i64) -> Result<i64> {
+        self.check_random()?;
+        let negative = |_| Problem::new(Class::Arg, format!("{}: offset {offset} is negative", self.name));
+        let offset = u64::try_from(offset).map_err(negative)?;
+        self.on_file(|file| Ok(i64::try_from(file.byte_offset(offset)?).unwrap_or(i64::MAX)))
+    }
+
+    /// Moves the shared pointer; collective.
+    pub fn seek_shared(&self, to: Seek) -> Result<()> {
+        self.on_file(|file| late::seek_shared(file, to))
+    }
+
+    /// Where the shared pointer is.
+    pub fn position_shared(&self) -> Result<i64> {
+        self.on_file(|file| Ok(i64::try_from(late::position_shared(file)?).unwrap_or(i64::MAX)))
+    }
+
+    /// The byte of the file that the shared pointer is at.
+    pub fn shared_byte_offset(&self) -> Result<i64> {
+        self.on_file(|file| {
+            let offset = file.byte_offset(late::position_shared(file)?)?;
+            Ok(i64::try_from(offset).unwrap_or(i64::MAX))
+        })
+    }
+
+    /// Switches atomic mode; collective.
+    pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
+        self.line.drain()?;
+        self.on_file(|file| {
+            file.group().same("atomic mode", &[u8::from(atomic)])?;
+            late::set_atomicity(file, atomic)
+        })
+    }
+
+    /// Whether atomic mode is on.
+    pub fn atomicity(&self) -> Result<bool> {
+        self.on_file(|file| Ok(late::atomicity(file)))
+    }
+
+    /// The path in its partition.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}

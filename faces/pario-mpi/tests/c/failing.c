@@ -1,0 +1,76 @@
+/* What goes wrong is told: argv: Pario's files, a plain directory, what. */
+#define _DEFAULT_SOURCE
+#include "suite.h"
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { NEW = MPI_MODE_CREATE | MPI_MODE_RDWR, BYTES = 1 << 20 };
+static char data[BYTES];
+
+/* A rank is killed after its writes returned: they are there afterwards, as the driver checks. */
+static void killed(void)
+{
+    MPI_File file = open_file(MPI_COMM_WORLD, "killed", NEW);
+    memset(data, 'a' + rank, BYTES);
+    OK(MPI_File_write_at(file, (MPI_Offset) rank * BYTES, data, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == size - 1)
+        raise(SIGKILL);
+    /* The MPI library ends the others. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    pause();
+}
+
+/* A child of a rank may not use its parent's files, and does not disturb them. */
+static void forked(void)
+{
+    int status = -1, found = 0;
+    MPI_File file = open_file(MPI_COMM_WORLD, "forked", NEW);
+    OK(MPI_File_write_at(file, rank * 4, &rank, 1, MPI_INT, MPI_STATUS_IGNORE));
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        int code = MPI_File_write_at(file, 0, "x", 1, MPI_BYTE, MPI_STATUS_IGNORE);
+        _exit(code == MPI_SUCCESS ? 1 : 42);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    CHECK(system("true") == 0);
+    OK(MPI_File_read_at(file, rank * 4, &found, 1, MPI_INT, MPI_STATUS_IGNORE));
+    CHECK(found == rank);
+    OK(MPI_File_close(&file));
+}
+
+/* All servers are killed, by the driver, while files are open; argv[4] is a file that says so. */
+static void servers(const char *sign)
+{
+    MPI_File file = open_file(MPI_COMM_WORLD, "servers", NEW);
+    OK(MPI_File_write_at_all(file, (MPI_Offset) rank * BYTES, data, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
+    OK(MPI_File_sync(file));
+    if (rank == 0)
+        fprintf(stderr, "ready\n");
+    while (access(sign, F_OK) != 0)
+        usleep(10000); /* until the driver has done it */
+    MPI_Barrier(MPI_COMM_WORLD);
+    char found[64];
+    int code = MPI_File_read_at(file, (MPI_Offset) rank * BYTES + 77, found, 64, MPI_BYTE, MPI_STATUS_IGNORE);
+    int synced = MPI_File_sync(file);
+    /* Reading may be served by memory that is shared; what needs the servers fails with the right class on every rank. */
+    if (code != MPI_SUCCESS)
+        FAILS(code, MPI_ERR_IO);
+    FAILS(synced, MPI_ERR_IO);
+    FAILS(MPI_File_close(&file), MPI_ERR_IO);
+    CHECK(file == MPI_FILE_NULL);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    if (strcmp(argv[3], "killed") == 0)
+        killed();
+    else if (strcmp(argv[3], "forked") == 0)
+        forked();
+    else
+        servers(argv[4]);
+    return end();
+}

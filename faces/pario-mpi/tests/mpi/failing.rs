@@ -1,0 +1,83 @@
+//! What goes wrong: a rank that is killed, a child of a rank, servers that die.
+
+use std::process::Command;
+use std::time::Duration;
+
+use pario::core::Clock as _;
+
+use crate::installations::{Installation, target};
+use crate::world::World;
+
+/// How long servers may take to be there, or ranks to notice that they are not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn program(world: &World) -> String {
+    let options = ["-std=gnu99", "-Wno-unused-function"];
+    world.compile(&world.installation.compiler(), "c/failing.c", &options).display().to_string()
+}
+
+#[test]
+fn a_forked_child_is_told_and_disturbs_nobody() {
+    for installation in [Installation::Mpich, Installation::OpenMpi] {
+        let world = World::new(installation);
+        let (program, dir) = (program(&world), world.path("").display().to_string());
+        let ran = world.run(2, &[program.as_str(), "pario://p/", dir.as_str(), "forked"], &[]);
+        assert!(ran.ok && ran.out.contains(", 0 failures"), "{}\n{}", ran.out, ran.complaints());
+    }
+}
+
+#[test]
+fn what_a_killed_rank_wrote_is_staged() {
+    for installation in [Installation::Mpich, Installation::OpenMpi] {
+        let world = World::new(installation);
+        let (program, dir) = (program(&world), world.path("").display().to_string());
+        let out = world.path("out").display().to_string();
+        let words = [program.as_str(), "pario://p/", dir.as_str(), "killed"];
+        let ran = world.run_with(&["--stage-out", &out], 2, &words, &[]);
+        assert!(!ran.ok, "a rank was killed: {}\n{}", ran.out, ran.err);
+        let bytes = std::fs::read(world.path("out/killed")).expect("what was written is staged out");
+        assert_eq!(bytes.len(), 2 << 20, "{}", ran.complaints());
+        for (rank, part) in bytes.chunks(1 << 20).enumerate() {
+            let letter = b'a' + u8::try_from(rank).unwrap();
+            assert!(part.iter().all(|byte| *byte == letter), "rank {rank} on {}", installation.name());
+        }
+    }
+}
+
+#[test]
+fn servers_that_die_are_an_error_of_the_right_class_on_every_rank() {
+    let installation = Installation::Mpich;
+    let world = World::new(installation);
+    let (program, dir) = (program(&world), world.path("").display().to_string());
+    let sign = world.path("sign");
+    let words = [program, "pario://p/".into(), dir, "servers".into(), sign.display().to_string()];
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| world.run(2, &words, &[]));
+        kill_servers(&world);
+        std::fs::write(&sign, "dead").unwrap();
+        let ran = run.join().unwrap();
+        assert!(ran.out.contains(", 0 failures"), "{}\n{}", ran.out, ran.complaints());
+    });
+}
+
+/// Waits until the file of the test is on the servers, then kills them.
+fn kill_servers(world: &World) {
+    let pario = |words: &[&str]| {
+        let ran = Command::new(target().join("pario"))
+            .args(words)
+            .env("PARIO_REGISTRY", world.path("registry"))
+            .output();
+        String::from_utf8_lossy(&ran.unwrap().stdout).into_owned()
+    };
+    let clock = pario_sys::MonotonicClock;
+    let begin = clock.now();
+    while !pario(&["stat", "pario://p/servers"]).contains("2097152") {
+        assert!(clock.now().since(begin) < PATIENCE, "the ranks do not write");
+        std::thread::yield_now();
+    }
+    let status: serde_json::Value = serde_json::from_str(&pario(&["--json", "status", "p"])).unwrap();
+    for server in status[0]["servers"].as_array().unwrap() {
+        let pid = server["pid"].as_i64().unwrap().to_string();
+        assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    }
+}

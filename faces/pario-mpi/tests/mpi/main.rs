@@ -1,0 +1,16 @@
+//! Real programs under real MPI libraries, with Pario preloaded: C, Fortran, Python.
+//!
+//! Always: a program's success counts only if Pario says that it served its calls; a missing MPI is a failure, not a skip.
+#![expect(clippy::unwrap_used, reason = "a test helper that fails is a failed test")]
+
+mod doctor;
+mod exports;
+mod failing;
+mod fortran;
+mod installations;
+mod libraries;
+mod nodes;
+mod python;
+mod starting;
+mod suite;
+mod world;

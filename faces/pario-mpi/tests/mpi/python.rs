@@ -1,0 +1,37 @@
+//! mpi4py's own tests of files, unchanged; their temporary files are Pario's by `PARIO_MAP`.
+
+use std::path::PathBuf;
+
+use crate::installations::{Installation, ranks, target, venv};
+use crate::world::World;
+
+fn tests() -> PathBuf {
+    let dir = target().parent().unwrap().join("mpi/mpi4py/test");
+    assert!(dir.join("test_io.py").exists(), "no {} (./test fetches it)", dir.display());
+    dir
+}
+
+fn run(installation: Installation, environment: &str, names: &[&str]) {
+    for ranks in ranks() {
+        let world = World::new(installation);
+        let python = venv(environment).join("bin/python").display().to_string();
+        let mapped = world.path("mapped");
+        std::fs::create_dir(&mapped).unwrap();
+        let words: Vec<&str> = [&[python.as_str(), "-m", "unittest"], names].concat();
+        let (tests, mapped) = (tests().display().to_string(), mapped.display().to_string());
+        let ran = world.run(*ranks, &words, &[("PYTHONPATH", &tests), ("TMPDIR", &mapped)]);
+        assert!(ran.ok, "{names:?} with {ranks} ranks: {}\n{}", ran.out, ran.complaints());
+        assert_eq!(ran.err.matches("OK").count(), *ranks, "{}", ran.complaints());
+        assert!(100 * *ranks as u64 <= ran.served(), "Pario served {} calls", ran.served());
+    }
+}
+
+#[test]
+fn mpi4py_files_on_mpich() {
+    run(Installation::Mpich5, "mpich", &["test_file"]);
+}
+
+#[test]
+fn mpi4py_files_on_open_mpi() {
+    run(Installation::OpenMpi5, "openmpi", &["test_file"]);
+}

@@ -1,0 +1,68 @@
+//! The C suite, on each ABI.
+
+use crate::installations::{Installation, chosen, ranks};
+use crate::world::World;
+
+/// Compiles and runs a program of the suite; it must have no failures, and Pario must have served at least `calls`.
+fn run(installation: Installation, source: &str, ranks: usize, words: &[&str], calls: &[(&str, u64)]) {
+    let world = World::new(installation);
+    let options = ["-std=c99", "-Wno-unused-function", "-pthread"];
+    let program = world.compile(&installation.compiler(), &format!("c/{source}.c"), &options);
+    let dir = world.path("").display().to_string();
+    let program = program.display().to_string();
+    let all: Vec<&str> = [&[program.as_str(), "pario://p/", dir.as_str()], words].concat();
+    let ran = world.run(ranks, &all, &[]);
+    let name = format!("{source} on {} with {ranks} ranks, {words:?}", installation.name());
+    assert!(ran.ok && ran.out.contains(", 0 failures"), "{name}: {}\n{}", ran.out, ran.complaints());
+    for (call, least) in calls {
+        let served = ran.served_call(call);
+        assert!(ranks as u64 * least <= served, "{name}: {call} served {served} times\n{}", ran.err);
+    }
+}
+
+fn everywhere(source: &str, words: &[&str], calls: &[(&str, u64)]) {
+    for installation in chosen() {
+        for ranks in ranks() {
+            run(*installation, source, *ranks, words, calls);
+        }
+    }
+}
+
+#[test]
+fn opening_sizes_groups_hints_handlers() {
+    everywhere(
+        "control",
+        &[],
+        &[("open", 10), ("close", 8), ("set_size", 3), ("get_info", 1), ("get_group", 1)],
+    );
+}
+
+#[test]
+fn reading_and_writing_in_every_way() {
+    let calls = [
+        ("write_at", 1),
+        ("write_all", 1),
+        ("iread_at", 2),
+        ("iwrite_all", 1),
+        ("read_at_all_begin", 1),
+        ("read_all_end", 1),
+        ("set_view", 4),
+    ];
+    everywhere("access", &[], &calls);
+}
+
+#[test]
+fn threads_of_a_rank_at_once() {
+    everywhere("threads", &[], &[("iwrite_at", 2 * 200), ("read_at", 2 * 200), ("open", 5)]);
+}
+
+#[test]
+fn random_views_against_the_librarys_own_files() {
+    let seed = std::env::var("PARIO_TEST_SEED").unwrap_or_else(|_| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_secs()).to_string()
+    });
+    // Printed by a failing program too; PARIO_TEST_SEED takes it back.
+    println!("seed {seed}");
+    everywhere("random", &[&seed, "12"], &[("set_view", 12), ("get_byte_offset", 12)]);
+}
