@@ -22,6 +22,7 @@ mod two_phase;
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
 pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
+pub(crate) use self::two_phase::{network, own_addresses};
 
 use pario_core::{Code, Fault};
 use pario_view::{ErrorClass, ViewError};

@@ -197,7 +197,7 @@ fn hello(rank: usize, token: &[u8; TOKEN_BYTES]) -> [u8; HELLO_BYTES] {
 }
 
 /// Names the network that this process is in: loopback reaches whoever names the same. Empty: not known.
-fn network() -> String {
+pub(crate) fn network() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let space =
         std::fs::read_link("/proc/self/ns/net").map(|link| link.display().to_string()).unwrap_or_default();
@@ -205,7 +205,7 @@ fn network() -> String {
 }
 
 /// Addresses of this host that others may reach.
-fn own_addresses() -> Vec<Ipv4Addr> {
+pub(crate) fn own_addresses() -> Vec<Ipv4Addr> {
     addresses_in(&std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default())
 }
 
