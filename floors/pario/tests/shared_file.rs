@@ -182,17 +182,14 @@ fn history(nodes: &[usize], cache_blocks: u64, seed: u64) {
 
 #[test]
 fn random_accesses_through_views_are_in_the_plain_file() {
-    let seeds: Vec<u64> = match std::env::var("PARIO_SEED") {
-        Ok(seed) => vec![seed.parse().unwrap()],
-        Err(_) => (0..14).collect(),
-    };
-    for seed in seeds {
-        eprintln!("PARIO_SEED={seed}");
-        let nodes = GROUPS[usize::try_from(seed).unwrap() % GROUPS.len()];
+    common::histories(14, |seed, trace| {
+        let choice = usize::try_from(seed % 35).unwrap();
+        let nodes = GROUPS[choice % GROUPS.len()];
         // From a pool that holds nothing to one that holds all.
-        let cache_blocks = [0, 3, 8, 20, 1000][usize::try_from(seed).unwrap() % 5];
+        let cache_blocks = [0, 3, 8, 20, 1000][choice % 5];
+        trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks"));
         history(nodes, cache_blocks, seed);
-    }
+    });
 }
 
 /// The sum over all servers of what one of their counts says.
