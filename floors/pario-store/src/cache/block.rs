@@ -2,6 +2,8 @@
 //!
 //! Never: knows where it belongs. Always: what is dirty is known; bytes that are not known mean nothing.
 
+use pario_sys::aligned::try_zeroed;
+
 use crate::ranges::{Ranges, Span};
 
 /// See the module.
@@ -17,6 +19,12 @@ impl Block {
     #[must_use]
     pub fn new(bytes: usize) -> Block {
         Block { data: vec![0; bytes].into(), known: Ranges::default(), dirty: Ranges::default() }
+    }
+
+    /// The same; `None` where there is no memory for it.
+    #[must_use]
+    pub fn try_new(bytes: usize) -> Option<Block> {
+        Some(Block { data: try_zeroed(bytes)?, known: Ranges::default(), dirty: Ranges::default() })
     }
 
     /// Bytes in it.
@@ -57,6 +65,19 @@ impl Block {
             self.data[gap.clone()].copy_from_slice(&fetched[gap]);
         }
         self.known.insert(0..self.data.len());
+    }
+
+    /// Has `read` bring the bytes below of the whole block; what was written here stays.
+    pub fn fetch<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
+        if !self.known.is_empty() {
+            let mut fetched = vec![0; self.data.len()];
+            read(&mut fetched)?;
+            self.learn(&fetched);
+            return Ok(());
+        }
+        read(&mut self.data)?;
+        self.known.insert(0..self.data.len());
+        Ok(())
     }
 
     /// What must be written so that all of it is below.

@@ -56,17 +56,29 @@ impl Ledger {
 
     /// The block, made if it is not there; it counts as used now.
     pub fn pin(&mut self, key: Key, block_bytes: usize) -> SharedBlock {
+        self.touch(key).unwrap_or_else(|| self.add(key, Block::new(block_bytes)))
+    }
+
+    /// The same; `None` where there is no memory for it.
+    pub fn try_pin(&mut self, key: Key, block_bytes: usize) -> Option<SharedBlock> {
+        self.touch(key).or_else(|| Some(self.add(key, Block::try_new(block_bytes)?)))
+    }
+
+    fn touch(&mut self, key: Key) -> Option<SharedBlock> {
+        let slot = self.slots.get_mut(&key)?;
         self.stamps += 1;
-        if let Some(slot) = self.slots.get_mut(&key) {
-            if !slot.is_dirty {
-                self.by_use.remove(&slot.stamp);
-                self.by_use.insert(self.stamps, key);
-                slot.stamp = self.stamps;
-            }
-            return Arc::clone(&slot.block);
+        if !slot.is_dirty {
+            self.by_use.remove(&slot.stamp);
+            self.by_use.insert(self.stamps, key);
+            slot.stamp = self.stamps;
         }
-        let block = Arc::new(Mutex::new(Block::new(block_bytes)));
-        let bytes = block_bytes as u64;
+        Some(Arc::clone(&slot.block))
+    }
+
+    fn add(&mut self, key: Key, block: Block) -> SharedBlock {
+        self.stamps += 1;
+        let bytes = block.len() as u64;
+        let block = Arc::new(Mutex::new(block));
         let slot = Slot { block: Arc::clone(&block), stamp: self.stamps, bytes, is_dirty: false };
         self.slots.insert(key, slot);
         self.by_use.insert(self.stamps, key);

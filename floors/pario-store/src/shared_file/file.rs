@@ -128,7 +128,10 @@ impl SharedFile {
         }
         let mut source = Source::new(pieces);
         for part in self.parts(range.clone()) {
-            let block = room.pin(part.key, self.block_bytes());
+            let Some(block) = room.pin(part.key, self.block_bytes()) else {
+                drop((gate, room));
+                return self.write_straight(core, generation, range, pieces);
+            };
             let mut block = lock(&block);
             source.copy_to(block.overwrite(part.span));
             core.set_dirty(part.key);
@@ -159,7 +162,10 @@ impl SharedFile {
         }
         let mut filled = 0;
         for part in self.parts(range.clone()) {
-            let block = room.pin(part.key, self.block_bytes());
+            let Some(block) = room.pin(part.key, self.block_bytes()) else {
+                drop((gate, room));
+                return self.read_straight(core, generation, range, target);
+            };
             let into = &mut target[filled..filled + part.span.len()];
             filled += into.len();
             let known = self.fetch(&block, &part)?;
@@ -177,9 +183,7 @@ impl SharedFile {
         if block.knows(&part.span) {
             return Ok(true);
         }
-        let mut fetched = vec![0; block.len()];
-        self.plain.read(&mut fetched, part.start)?;
-        block.learn(&fetched);
+        block.fetch(|target| self.plain.read(target, part.start))?;
         Ok(false)
     }
 
@@ -195,7 +199,7 @@ impl SharedFile {
         let Some(mut room) = core.pool.reserve_at_once(bytes) else { return };
         let Ok(_gate) = self.open_gate() else { return };
         for part in self.parts(range) {
-            let block = room.pin(part.key, self.block_bytes());
+            let Some(block) = room.pin(part.key, self.block_bytes()) else { return };
             // Whoever wants it meets the error.
             if let Ok(false) = self.fetch(&block, &part) {
                 core.counts.ahead.fetch_add(1, Ordering::Relaxed);

@@ -137,15 +137,19 @@ impl Pool {
 }
 
 impl Room<'_> {
-    /// The block, made in this room if it is not there.
-    pub(super) fn pin(&mut self, key: Key, block_bytes: usize) -> SharedBlock {
+    /// The block, made in this room if it is not there. `None`: there is no memory for it, and the pool is smaller from now on.
+    pub(super) fn pin(&mut self, key: Key, block_bytes: usize) -> Option<SharedBlock> {
         let mut state = lock(&self.pool.state);
-        if state.ledger.find(key).is_none() {
-            let bytes = (block_bytes as u64).min(self.left);
-            self.left -= bytes;
-            state.reserved -= bytes;
+        let before = state.ledger.bytes();
+        let pinned = state.ledger.try_pin(key, block_bytes);
+        if pinned.is_none() {
+            tracing::warn!(cached_bytes = before, "no memory for more blocks: the cache stays at this size");
+            self.pool.limit.fetch_min(before, Ordering::AcqRel);
         }
-        state.ledger.pin(key, block_bytes)
+        let made = (state.ledger.bytes() - before).min(self.left);
+        self.left -= made;
+        state.reserved -= made;
+        pinned
     }
 }
 
@@ -173,7 +177,7 @@ mod tests {
     fn a_request_gets_all_its_room_or_waits_for_all_of_it() {
         let pool = Pool::new(40);
         let mut first = pool.reserve(30, |_| ()).unwrap();
-        let pinned = first.pin(key(0), 10);
+        let pinned = first.pin(key(0), 10).unwrap();
         assert!(pool.reserve_at_once(20).is_none(), "30 of 40 are taken");
         assert!(pool.reserve(41, |_| ()).is_none(), "more than all");
         std::thread::scope(|scope| {
@@ -185,12 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn without_memory_the_pool_runs_smaller() {
+        let pool = Pool::new(u64::MAX);
+        let mut room = pool.reserve(100, |_| ()).unwrap();
+        let kept = room.pin(key(0), 10).unwrap();
+        assert!(room.pin(key(1), usize::MAX / 4).is_none());
+        assert!(room.pin(key(0), 10).is_some(), "what is there stays");
+        drop((room, kept));
+        assert_eq!((pool.limit(), pool.state().ledger.bytes()), (10, 10));
+        assert!(pool.reserve(11, |_| ()).is_none() && pool.reserve(10, |_| ()).is_some());
+    }
+
+    #[test]
     fn dirty_blocks_are_written_out_for_room_and_stuck_ones_never_waited_for() {
         let pool = Pool::new(20);
-        drop(pool.reserve(10, |_| ()).unwrap().pin(key(7), 10));
+        drop(pool.reserve(10, |_| ()).unwrap().pin(key(7), 10).unwrap());
         pool.state().ledger.set_dirty(key(7), true);
         let clean = |key: Key| pool.state().ledger.set_dirty(key, false);
-        drop(pool.reserve(20, clean).unwrap().pin(key(8), 10));
+        drop(pool.reserve(20, clean).unwrap().pin(key(8), 10).unwrap());
         assert!(pool.state().ledger.find(key(7)).is_none());
         pool.state().ledger.set_dirty(key(8), true);
         pool.state().stuck.insert(InodeId(1));
