@@ -63,6 +63,7 @@ fn what_a_group_writes_is_read_by_all_and_is_in_the_plain_file() {
         with_group(nodes, |group| {
             let file = open_shared(&group, &path, &options).unwrap();
             assert_eq!(file.len().unwrap(), 50_000);
+            assert_eq!(file.attr().unwrap().mode, 0o640);
             let mut found = vec![0; 60_000];
             assert_eq!(file.read_at_all(0, &mut found).unwrap(), 50_000);
             assert!(found[..50_000] == before);
@@ -334,6 +335,35 @@ fn two_requests_that_exceed_the_pool_together_do_not_wait_for_each_other() {
         file.close().unwrap();
     });
     assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 1));
+}
+
+#[test]
+fn what_is_larger_than_the_pool_goes_past_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    for nodes in [&[0, 0][..], &[0, 1]] {
+        with_group(nodes, |group| {
+            let file = open_shared(&group, &path, &small(3)).unwrap();
+            // Something dirty that the large one goes over, and something beside it.
+            file.write_at(50_000, b"overwritten").unwrap();
+            file.write_at(900_000, b"beside").unwrap();
+            group.barrier().unwrap();
+            if group.rank() == 1 {
+                file.write_at(10, &pattern(300_000, 8)).unwrap();
+            }
+            group.barrier().unwrap();
+            let mut found = vec![0; 300_000];
+            assert_eq!(file.read_at(10, &mut found).unwrap(), 300_000);
+            assert!(found == pattern(300_000, 8));
+            group.barrier().unwrap();
+            if let Some(stats) = file.cache_stats() {
+                assert!(0 < stats.straight && stats.cached_bytes <= 3 * BLOCK, "{stats:?}");
+            }
+            file.close().unwrap();
+        });
+        let found = std::fs::read(&path).unwrap();
+        assert!(found[10..300_010] == pattern(300_000, 8) && found[900_000..] == *b"beside");
+    }
 }
 
 #[test]

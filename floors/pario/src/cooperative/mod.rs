@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use pario_core::{Code, Fault, InodeId, Layout, PartitionId, ServerIndex};
+use pario_core::{AttrChange, Code, Fault, InodeId, Layout, PartitionId, ServerIndex};
 use pario_server::Server;
 use pario_server::store::SharedFileStore;
 use pario_server::store::shared_file::Place;
@@ -124,6 +124,9 @@ struct Facts {
     block_bytes: u64,
     stripe_bytes: u64,
     locks: bool,
+    mode: u32,
+    owner: (u32, u32),
+    modified_ns: u64,
 }
 
 impl Facts {
@@ -147,6 +150,17 @@ impl Facts {
         }
         let locks = seen.iter().flatten().any(|facts| facts.locks);
         Ok(Facts { locks, ..first })
+    }
+
+    /// What [`GroupFile::attr`] is to show of the plain file.
+    fn attributes(&self) -> AttrChange {
+        AttrChange {
+            mode: Some(self.mode),
+            uid: Some(self.owner.0),
+            gid: Some(self.owner.1),
+            accessed_ns: None,
+            modified_ns: Some(self.modified_ns),
+        }
     }
 }
 
@@ -242,6 +256,7 @@ impl Cooperation {
         } else if file.len()? != facts.bytes {
             file.set_len(facts.bytes)?;
         }
+        self.mount.set_attr(&facts.name, facts.attributes())?;
         let found = (file.inode(), file.len()?);
         file.close()?;
         Ok(found)

@@ -77,6 +77,9 @@ impl Opened {
             block_bytes,
             stripe_bytes: options.stripe_of(block_bytes),
             locks: options.noncoherent.unwrap_or_else(|| NONCOHERENT.contains(&self.kind)),
+            mode: metadata.mode() & 0o7777,
+            owner: (metadata.uid(), metadata.gid()),
+            modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
         })
     }
 
@@ -90,6 +93,11 @@ impl Opened {
     pub(super) fn into_file(self) -> File {
         self.file
     }
+}
+
+/// A time since 1970; 0 for what came before.
+fn nanoseconds(seconds: i64, more: i64) -> u64 {
+    u64::try_from(seconds.saturating_mul(1_000_000_000).saturating_add(more)).unwrap_or(0)
 }
 
 /// Only a plain file has blocks that can be cached.
