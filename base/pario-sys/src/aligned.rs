@@ -1,4 +1,4 @@
-//! Heap memory aligned for O_DIRECT.
+//! Heap memory aligned for O_DIRECT, and heap memory whose absence is an answer.
 
 #![expect(unsafe_code, reason = "the allocator's own interface is needed to ask for an alignment")]
 
@@ -38,6 +38,20 @@ impl AlignedBuffer {
     }
 }
 
+/// So many zeros, touched by nobody yet; `None` where there is no memory for them.
+#[must_use]
+pub fn try_zeroed(bytes: usize) -> Option<Box<[u8]>> {
+    if bytes == 0 {
+        return Some(Box::default());
+    }
+    let layout = Layout::array::<u8>(bytes).ok()?;
+    // SAFETY: the layout's size is not zero.
+    let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    let slice = NonNull::slice_from_raw_parts(start, bytes);
+    // SAFETY: allocated just now with the layout of such a slice, initialised with zeros, and owned by nobody else.
+    Some(unsafe { Box::from_raw(slice.as_ptr()) })
+}
+
 impl Deref for AlignedBuffer {
     type Target = [u8];
 
@@ -64,6 +78,14 @@ impl Drop for AlignedBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_cannot_be_had_is_told() {
+        assert_eq!(try_zeroed(5000).unwrap(), vec![0; 5000].into());
+        assert_eq!(try_zeroed(0).unwrap().len(), 0);
+        assert!(try_zeroed(usize::MAX / 4).is_none());
+        assert!(try_zeroed(usize::MAX).is_none());
+    }
 
     #[test]
     fn is_aligned_zero_and_writable() {

@@ -11,6 +11,7 @@ mod readme {}
 pub mod aligned;
 pub mod clock;
 pub mod doorbell;
+pub mod file_lock;
 pub mod file_map;
 pub mod kill_point;
 pub mod piece;

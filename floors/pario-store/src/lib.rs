@@ -17,14 +17,19 @@ pub mod direct;
 
 pub mod memory;
 
+pub mod shared_file;
+
 mod directory;
 mod listing;
 mod lru;
 mod names;
 mod random;
+mod source;
 mod sync;
 
+pub mod cache;
 pub mod disk;
+pub mod memory_disk;
 pub mod ranges;
 pub mod real_disk;
 pub mod recording;
@@ -42,7 +47,9 @@ pub use error::StoreError;
 pub use faulty::Faulty;
 pub use files::FilesStore;
 pub use memory::MemoryStore;
+pub use memory_disk::MemoryDisk;
 pub use real_disk::RealDisk;
 pub use recording::RecordingDisk;
+pub use shared_file::{CacheStats, SharedFileStore};
 pub use store::{LendAccess, Lent, Store, StoreStats};
 pub use throttled::{Pace, Throttled};

@@ -32,6 +32,12 @@ impl RealDisk {
     pub fn shared() -> Arc<dyn Disk> {
         Arc::new(RealDisk)
     }
+
+    /// A file that was opened already, with what permissions it has.
+    #[must_use]
+    pub fn adopt(file: File) -> Arc<dyn DiskFile> {
+        Arc::new(RealFile(file))
+    }
 }
 
 impl Disk for RealDisk {

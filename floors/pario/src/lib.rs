@@ -25,6 +25,8 @@ pub mod group;
 pub mod partition;
 pub mod start;
 
+pub mod cooperative;
+
 mod connect;
 mod embed;
 mod error;
@@ -36,6 +38,7 @@ pub use client::{
 };
 pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
+pub use cooperative::{Placement, SharedOptions, open_shared};
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
 pub use error::{Error, Result};
 pub use group::{Alone, Group, LocalGroup, ThreadGroup};
@@ -54,3 +57,5 @@ pub use pario_net::message;
 
 /// Which request a server's store gets next.
 pub use pario_server::SchedulerSpec;
+/// What the server of a cooperative cache has done.
+pub use pario_server::store::CacheStats;

@@ -17,6 +17,7 @@ use crate::directory::{ObjectDirectory, OpenObject, Want};
 use crate::error::{Doing, StoreError};
 use crate::files::total_bytes;
 use crate::ranges::Span;
+use crate::source::Source;
 use crate::store::StoreStats;
 use crate::sync::{Counters, lock};
 
@@ -89,7 +90,7 @@ impl Cache {
         }
         self.with_object(id, Want::Made, |object| {
             object.take_error()?;
-            let mut source = Source { pieces, taken: 0 };
+            let mut source = Source::new(pieces);
             for (index, span) in spans(at..end) {
                 self.write_block(object, index, span, &mut source)?;
             }
@@ -291,30 +292,6 @@ impl Cache {
             }
         }
         unreachable!("the loop ends by returning")
-    }
-}
-
-/// Bytes taken one after the other from pieces.
-struct Source<'a> {
-    pieces: &'a [Piece<'a>],
-    taken: usize,
-}
-
-impl Source<'_> {
-    fn copy_to(&mut self, mut target: &mut [u8]) {
-        while !target.is_empty() {
-            let (first, rest) = self.pieces.split_first().expect("spans are as long as the pieces");
-            let (_, left) = first.split_at(self.taken);
-            let bytes = left.len().min(target.len());
-            let (head, tail) = target.split_at_mut(bytes);
-            left.split_at(bytes).0.copy_to(head);
-            target = tail;
-            self.taken += bytes;
-            if self.taken == first.len() {
-                self.pieces = rest;
-                self.taken = 0;
-            }
-        }
     }
 }
 

@@ -300,6 +300,27 @@ impl File {
         }
     }
 
+    /// The file is known to be at least so long: by something else than a write of ours. The manager is told.
+    pub(crate) fn found_length(&self, bytes: u64) -> Result<()> {
+        let file = &self.inner.file;
+        if file.size.fetch_max(bytes, Ordering::AcqRel) < bytes {
+            file.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: file.inode, end: bytes })?;
+        }
+        Ok(())
+    }
+
+    /// What was asked for ahead is not used: others may have written it since.
+    pub(crate) fn forget_ahead(&self) {
+        self.inner.file.discard_ahead();
+    }
+
+    /// Servers that were reached once and are gone.
+    pub(crate) fn gone_servers(&self) -> Vec<ServerIndex> {
+        let mount = &self.inner.file.mount;
+        mount.look_after_links();
+        mount.server_indices().filter(|server| mount.live_connection(*server).is_none()).collect()
+    }
+
     /// How the file lies on the servers.
     pub fn layout(&self) -> Layout {
         self.inner.file.layout

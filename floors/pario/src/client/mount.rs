@@ -113,6 +113,8 @@ pub struct Mount {
     party: u64,
     /// The tiers that files of groups opened from here use.
     pub(crate) tiers: crate::tier::Tiers,
+    /// Its files are plain ones, known to users by their own paths.
+    plain: AtomicBool,
     fork: u64,
     numbers: AtomicU64,
     told: AtomicU64,
@@ -163,6 +165,7 @@ impl Mount {
             session: SessionId(random_number()),
             party,
             tiers: crate::tier::Tiers::default(),
+            plain: AtomicBool::new(false),
             fork: fork_generation(),
             numbers: AtomicU64::new(1),
             told: AtomicU64::new(1),
@@ -198,6 +201,16 @@ impl Mount {
     /// The partition's name.
     pub fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    /// From now on files are called by the paths that they were opened by, not by the partition's name.
+    pub(crate) fn serve_plain_files(&self) {
+        self.plain.store(true, Ordering::Release);
+    }
+
+    /// Whether files are called by their own paths.
+    pub(super) fn serves_plain_files(&self) -> bool {
+        self.plain.load(Ordering::Acquire)
     }
 
     pub(super) fn party(&self) -> u64 {

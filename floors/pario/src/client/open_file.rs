@@ -212,6 +212,9 @@ impl OpenFile {
     }
 
     pub(super) fn describe(&self) -> String {
+        if self.mount.serves_plain_files() {
+            return self.path.clone();
+        }
         format!("pario://{}/{}", self.mount.name(), self.path.trim_start_matches('/'))
     }
 

@@ -1,4 +1,4 @@
-//! Reading: through lent descriptors on the same node, by messages elsewhere, several under way for a sequential reader.
+//! Reading: through lent descriptors on the same node, by messages elsewhere, several under way for a reader who goes on in equal steps.
 //!
 //! Never: returns bytes beyond the file's end, or a hole as anything but zeros. Always: waits for our own records first.
 
@@ -17,17 +17,35 @@ use super::locks::{Guarded, Kind};
 use super::mount::{Started, odd};
 use super::open_file::{Loan, OpenFile};
 
-/// Requests kept under way ahead of a sequential reader.
+/// Reads kept under way ahead of a reader in equal steps.
 const AHEAD: usize = 4;
 /// Requests under way for one read, and ahead of a reader whose reads are of many pieces.
 const WINDOW: usize = 64;
 
-/// Requests under way ahead of a sequential reader.
+/// Requests under way ahead of a reader: one who goes on where the last read ended, or in steps of one length (a column of a matrix, a
+/// rank's share of records).
 #[derive(Default)]
 pub(crate) struct Ahead {
-    /// Where the last read ended.
-    next: u64,
+    /// The last read.
+    last: Range<u64>,
+    /// From the read before to the last one; 0: nothing is known, or it went back.
+    stride: u64,
+    /// Where the last read that was asked for ahead begins.
+    asked: u64,
     started: VecDeque<(Piece, Started)>,
+}
+
+impl Ahead {
+    /// Takes note of a read. How far the next one begins from it, if there is a next one to be expected.
+    fn step(&mut self, range: &Range<u64>) -> Option<u64> {
+        let bytes = range.end - range.start;
+        let sequential = self.last.end == range.start;
+        let stride = range.start.saturating_sub(self.last.start);
+        let equal = bytes == self.last.end - self.last.start;
+        let strided = equal && bytes < stride && stride == self.stride;
+        (self.last, self.stride) = (range.clone(), stride);
+        if sequential { Some(bytes) } else { strided.then_some(stride) }
+    }
 }
 
 impl OpenFile {
@@ -180,8 +198,7 @@ impl Read<'_> {
     /// Pieces come from what is already under way, or are asked for now; then the next ones are asked for.
     fn read_by_message(&self, pieces: Vec<Piece>, range: Range<u64>, target: &mut [u8]) -> Result<(), Fault> {
         let mut ahead = self.file.ahead();
-        let sequential = ahead.next == range.start && self.access.phase != (Phase::Mixed {});
-        ahead.next = range.end;
+        let step = ahead.step(&range).filter(|_| self.access.phase != (Phase::Mixed {}));
         let mut under_way: VecDeque<(Piece, Started)> = VecDeque::new();
         let mut result = Ok(());
         for piece in pieces {
@@ -198,8 +215,8 @@ impl Read<'_> {
                 }
             }
         }
-        if sequential && result.is_ok() {
-            result = self.ask_ahead(&mut ahead, &range);
+        if let Some(step) = step.filter(|_| result.is_ok()) {
+            result = self.ask_ahead(&mut ahead, &range, step);
         }
         // All are fetched whatever happened: an answer that nobody fetches would stay on its connection.
         under_way.into_iter().fold(result, |result, started| result.and(self.fetch(started, target)))
@@ -230,17 +247,18 @@ impl Read<'_> {
         self.file.mount.start(piece.server, &Request::Read { object, at: piece.local, bytes }, &[])
     }
 
-    /// Asks for what a sequential reader will want next, in the sizes that it reads.
-    fn ask_ahead(&self, ahead: &mut Ahead, last: &Range<u64>) -> Result<(), Fault> {
-        let (step, transfer) = (last.end - last.start, self.step()?);
-        let mut at = ahead.started.back().map_or(last.end, |(piece, _)| piece.file_offset + piece.bytes);
+    /// Asks for what a reader will want next who goes on by `step`, in the sizes that it reads.
+    fn ask_ahead(&self, ahead: &mut Ahead, last: &Range<u64>, step: u64) -> Result<(), Fault> {
+        let (bytes, transfer) = (last.end - last.start, self.step()?);
+        let from = if ahead.started.is_empty() { last.start } else { ahead.asked };
+        let mut at = from.saturating_add(step);
         while ahead.started.len() < AHEAD && at < self.size {
-            let next = at..self.size.min(at + step);
+            let next = at..self.size.min(at.saturating_add(bytes));
             if self.file.is_pending(&next) {
                 return Ok(());
             }
             let pieces: Vec<Piece> =
-                self.parts(next.clone()).into_iter().flat_map(|piece| split(piece, transfer)).collect();
+                self.parts(next).into_iter().flat_map(|piece| split(piece, transfer)).collect();
             if WINDOW < ahead.started.len() + pieces.len() {
                 return Ok(());
             }
@@ -252,7 +270,8 @@ impl Read<'_> {
                 }
                 ahead.started.push_back((piece, self.ask(&piece)?));
             }
-            at = next.end;
+            ahead.asked = at;
+            at = at.saturating_add(step);
         }
         Ok(())
     }
@@ -270,4 +289,29 @@ fn split(piece: Piece, step: u64) -> impl Iterator<Item = Piece> {
         bytes: step.min(piece.bytes - n * step),
         ..piece
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(reads: &[(u64, u64)], expected: Option<u64>) {
+        let mut ahead = Ahead::default();
+        let steps = reads.iter().map(|(at, bytes)| ahead.step(&(*at..at + bytes)));
+        assert_eq!(steps.last().flatten(), expected, "{reads:?}");
+    }
+
+    #[test]
+    fn rows_and_equal_steps_are_followed() {
+        check(&[(0, 10)], Some(10));
+        check(&[(50, 10)], None);
+        check(&[(50, 10), (60, 20)], Some(20));
+        check(&[(50, 10), (150, 10)], None);
+        check(&[(50, 10), (150, 10), (250, 10)], Some(100));
+        check(&[(50, 10), (150, 10), (250, 11)], None);
+        check(&[(50, 10), (150, 10), (260, 10)], None);
+        check(&[(250, 10), (150, 10), (50, 10)], None);
+        check(&[(50, 10), (55, 10), (60, 10)], None);
+    }
 }

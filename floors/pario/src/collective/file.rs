@@ -15,10 +15,12 @@ use super::report::{self, Faults};
 use super::requests::Line;
 use super::two_phase::{TwoPhase, TwoPhaseCounts};
 use crate::client::{Counts, File, Kind, NumberedView, OpenOptions, Pending, Place, Pointer, Source};
+use crate::cooperative::Above;
 use crate::error::Result;
 use crate::group::{Call, Group};
 use crate::partition::choices::Method;
 use crate::tier::TierStats;
+use pario_server::store::CacheStats;
 
 /// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
 /// [`GroupFile::set_view`] the view is the file's own bytes.
@@ -63,6 +65,8 @@ pub(super) struct Inner {
     /// Whether accesses are atomic, and what that takes.
     pub(super) atomic: Atomic,
     pub(super) shared: Pointer,
+    /// The plain file that lies below, where it is one. After the file: its handle is closed while servers listen.
+    plain: Option<Above>,
     /// What all members know alike.
     pub(super) facts: GroupFacts,
 }
@@ -135,6 +139,18 @@ impl OpenOptions {
         let here = group.node_of(group.rank());
         let near = (0..group.size()).filter(|rank| group.node_of(*rank) == here).count();
         file.join_group(group.rank(), near, group.size());
+        GroupFile::of(group, file, hints, None)
+    }
+}
+
+impl GroupFile {
+    /// A file that every member of the group has opened; collective.
+    pub(crate) fn of(
+        group: Arc<dyn Group>,
+        file: File,
+        hints: &Hints,
+        plain: Option<Above>,
+    ) -> Result<GroupFile> {
         let facts = GroupFacts::find(&group, &file)?;
         let choice = choose_for(&group, &file, hints, facts);
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
@@ -149,8 +165,22 @@ impl OpenOptions {
         let tier = ClientDirected::open(&group, &file, &hints)?;
         let (state, line, shared) = (Mutex::new(state), Line::default(), file.pointer(facts.opening));
         let atomic = Atomic::default();
-        let inner =
-            Inner { group, file, hints, method, opened, two_phase, state, whole, line, tier, atomic, shared, facts };
+        let inner = Inner {
+            group,
+            file,
+            hints,
+            method,
+            opened,
+            two_phase,
+            state,
+            whole,
+            line,
+            tier,
+            atomic,
+            shared,
+            plain,
+            facts,
+        };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
@@ -404,7 +434,7 @@ impl GroupFile {
         if let Some(tier) = &self.inner.tier {
             return tier.len();
         }
-        self.inner.file.len()
+        self.inner.told(self.inner.file.len())
     }
 
     /// Whether it has no bytes.
@@ -423,10 +453,19 @@ impl GroupFile {
         self.inner.tier.as_ref()?.stats()
     }
 
+    /// What the server of the cooperative cache in this process has done so far and holds now, of all its files; `None` where this
+    /// process runs none for this file.
+    pub fn cache_stats(&self) -> Option<CacheStats> {
+        self.inner.plain.as_ref()?.stats()
+    }
+
     /// Cuts or lengthens the file; collective.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         let group = &self.inner.group;
         group.same_in(Call::SetLength, "a new length", &bytes.to_le_bytes())?;
+        if let Some(plain) = &self.inner.plain {
+            return plain.set_len(group, &self.inner.file, bytes);
+        }
         let mine = if group.rank() == 0 { self.inner.file.set_len(bytes) } else { Ok(()) };
         group.agree(mine)?;
         if let Some(tier) = &self.inner.tier {
@@ -437,6 +476,9 @@ impl GroupFile {
 
     /// Puts what the group wrote on stable storage; collective.
     pub fn sync(&self) -> Result<()> {
+        if let Some(plain) = &self.inner.plain {
+            return self.inner.line.run(|| plain.sync(&self.inner.group, &self.inner.file));
+        }
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
             let tier = tier();
@@ -449,6 +491,11 @@ impl GroupFile {
     /// Closes it; collective. Errors of any member are told to all.
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);
+        if let Some(plain) = &self.inner.plain {
+            let closed = self.inner.line.run(|| plain.close(&group, &self.inner.file));
+            report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
+            return closed;
+        }
         let mine = self.inner.line.run(|| {
             let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
             let mine = self.inner.file.close_shared();
@@ -502,21 +549,35 @@ impl Inner {
     }
 
     pub(super) fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
+        if let Some(plain) = &self.plain {
+            plain.count(source.len());
+        }
         let place = self.locate(offset, source.len())?;
         let guard = self.guard(&place, Kind::Write)?;
         if let Some(tier) = &self.tier {
             return tier.write(&self.file, &place, source);
         }
-        self.file.write_stream(&place, source, guard.guarded())
+        self.told(self.file.write_stream(&place, source, guard.guarded()))
+    }
+
+    /// Names whom an error is about, where only this floor knows.
+    fn told<T>(&self, result: Result<T>) -> Result<T> {
+        match &self.plain {
+            Some(plain) => result.map_err(|error| plain.name(&self.file, error)),
+            None => result,
+        }
     }
 
     pub(super) fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
+        if let Some(plain) = &self.plain {
+            plain.count(target.len());
+        }
         let place = self.locate(offset, target.len())?;
         let guard = self.guard(&place, Kind::Read)?;
         if let Some(tier) = &self.tier {
             return tier.read(&self.file, &place, target);
         }
-        self.file.read_stream(&place, target, guard.guarded())
+        self.told(self.file.read_stream(&place, target, guard.guarded()))
     }
 
     /// The stream range of an access, checked.

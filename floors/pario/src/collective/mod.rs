@@ -23,6 +23,7 @@ pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
 pub(crate) use self::two_phase::connect_ranks;
 pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
+pub(crate) use self::two_phase::{network, own_addresses};
 
 use pario_core::{Code, Fault};
 use pario_view::{ErrorClass, ViewError};

@@ -45,7 +45,7 @@ pub enum Reduce {
     Max,
 }
 
-/// See the module. Every method but `rank`, `size`, `node_of`, `check` and `leave` is collective: all members call it, in the same order.
+/// See the module. Every method but `rank`, `size`, `node_of`, `check`, `family` and `leave` is collective: all members call it, in the same order.
 pub trait Group: std::fmt::Debug + Send + Sync {
     /// This process's place in the group.
     fn rank(&self) -> usize;
@@ -70,6 +70,11 @@ pub trait Group: std::fmt::Debug + Send + Sync {
 
     /// The same members, for collectives that must not mix with those of this group.
     fn duplicate(&self) -> Result<Arc<dyn Group>>;
+
+    /// Tells a group and its duplicates from other groups of this process; 0 where there is only one.
+    fn family(&self) -> u64 {
+        0
+    }
 
     /// Leaves the group and its duplicates in order. Not collective: those who go on and miss this member are told that it has
     /// left, and not that it died. Nothing happens where leaving needs no telling.

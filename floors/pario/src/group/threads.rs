@@ -4,7 +4,7 @@
 //! and the others are told. Always: behaves as a group of processes does.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault};
@@ -33,6 +33,8 @@ struct Member {
 
 #[derive(Debug)]
 struct Table {
+    /// Groups of this process have numbers.
+    number: u64,
     nodes: Vec<usize>,
     state: Mutex<State>,
     news: Condvar,
@@ -84,7 +86,10 @@ pub fn threads_on(nodes: &[usize]) -> Vec<Arc<dyn Group>> {
     let pid = std::process::id();
     let names = (0..nodes.len()).map(|_| format!("a thread of process {pid}")).collect();
     let state = State { meeting: Meeting::new(names), ended: HashMap::new() };
-    let table = Arc::new(Table { nodes: renumber(nodes), state: Mutex::new(state), news: Condvar::new() });
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let table =
+        Arc::new(Table { number, nodes: renumber(nodes), state: Mutex::new(state), news: Condvar::new() });
     let member = |rank| -> Arc<dyn Group> {
         let member = Member { table: Arc::clone(&table), rank, left: AtomicBool::new(false) };
         Arc::new(ThreadGroup::handle(Arc::new(member), FIRST_CHANNEL))
@@ -171,6 +176,10 @@ impl Group for ThreadGroup {
 
     fn collect(&self, call: Call, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
         Ok(self.meet(call, bytes)?.parts.clone())
+    }
+
+    fn family(&self) -> u64 {
+        self.member.table.number
     }
 
     fn check(&self) -> Result<()> {

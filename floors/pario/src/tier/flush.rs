@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::block::Block;
+use pario_server::store::cache::Block;
 
 /// Blocks that are written together.
 pub(super) const RUN_BLOCKS_MAX: usize = 16;

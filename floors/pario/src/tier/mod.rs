@@ -8,9 +8,7 @@
 //! Never: started before a file is opened through it; grows past the size that was set. Always: the same processes in the same roles
 //! use the same tier again; it leaves nothing behind when a process dies.
 
-mod block;
 mod flush;
-mod ledger;
 mod object;
 mod shared;
 mod start;
@@ -19,15 +17,20 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{PartitionId, ServerIndex};
 use pario_server::Server;
 
-pub(crate) use self::start::Wish;
+pub(crate) use self::start::{Wish, choose, decode, encode, exchange};
 pub use self::store::TierStats;
 pub(crate) use self::store::UpstreamStore;
 use crate::client::Mount;
+
+/// A panic while something was held leaves nothing half done that a later user could not live with.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Tiers that one mount keeps beside those in use.
 const KEPT: usize = 4;

@@ -13,10 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 
 use pario_core::{Code, Fault, Generation, InodeId, Layout, LocalOffset, ServerIndex};
 use pario_net::message::{Phase, Want};
+use pario_server::store::cache::{Key, SharedBlock};
 use pario_sys::Piece;
 
 use super::flush::{RUN_BLOCKS_MAX, plan, together};
-use super::ledger::{Key, SharedBlock, lock};
+use super::lock;
 use super::shared::Shared;
 use crate::client::{Access, File, Guardian};
 

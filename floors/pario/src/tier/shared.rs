@@ -10,9 +10,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use pario_core::InodeId;
 use pario_net::outbox::write_behind_bit;
 use pario_server::Taking;
+use pario_server::store::cache::{Key, Ledger, SharedBlock};
 
 use super::flush::RUN_BLOCKS_MAX;
-use super::ledger::{Key, Ledger, SharedBlock, lock};
+use super::lock;
 use super::object::TierObject;
 
 /// Blocks that there is room for, whatever was asked for.

@@ -91,7 +91,7 @@ impl Tier {
 }
 
 /// The processes that serve: the first of each node, then the second of each, and so on.
-fn choose(group: &dyn Group, wished: Option<usize>) -> Vec<usize> {
+pub(crate) fn choose(group: &dyn Group, wished: Option<usize>) -> Vec<usize> {
     let nodes = (0..group.size()).map(|rank| group.node_of(rank) + 1).max().unwrap_or(1);
     let most = group.size().min(pario_core::limits::SERVERS_MAX);
     let count = wished.unwrap_or(nodes).clamp(1, most);
@@ -227,15 +227,21 @@ fn network(mount: &Mount) -> Option<(IpAddr, IpAddr)> {
     Some((own.ip(), manager.ip()))
 }
 
-fn exchange<T: Serialize + for<'a> Deserialize<'a>>(group: &dyn Group, mine: &T) -> Result<Vec<T>> {
+/// Everybody's, in the order of ranks.
+pub(crate) fn exchange<T: Serialize + for<'a> Deserialize<'a>>(
+    group: &dyn Group,
+    mine: &T,
+) -> Result<Vec<T>> {
     group.allgather(&encode(mine)?)?.iter().map(|bytes| decode(bytes)).collect()
 }
 
-fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
+/// As bytes, for the others.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| Fault::new(Code::Protocol, error.to_string()).into())
 }
 
-fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T> {
+/// From another member's bytes.
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T> {
     serde_json::from_slice(bytes).map_err(|error| {
         Fault::new(Code::Protocol, format!("members of the group do not agree: {error}")).into()
     })

@@ -13,7 +13,7 @@ use pario_server::store::{LendAccess, Lent, Store, StoreError, StoreStats};
 use pario_sys::Piece;
 use pario_sys::process::fork_generation;
 
-use super::ledger::lock;
+use super::lock;
 use super::object::TierObject;
 use super::shared::Shared;
 use crate::client::File;

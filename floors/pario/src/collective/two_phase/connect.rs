@@ -197,16 +197,17 @@ fn hello(rank: usize, token: &[u8; TOKEN_BYTES]) -> [u8; HELLO_BYTES] {
 }
 
 /// Names the network that this process is in: loopback reaches whoever names the same. Empty: not known.
-fn network() -> String {
+pub(crate) fn network() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let space =
-        std::fs::read_link("/proc/self/ns/net").map(|link| link.display().to_string()).unwrap_or_default();
+    let space = std::fs::read_link("/proc/thread-self/ns/net")
+        .map(|link| link.display().to_string())
+        .unwrap_or_default();
     if boot.is_empty() || space.is_empty() { String::new() } else { boot + &space }
 }
 
 /// Addresses of this host that others may reach.
-fn own_addresses() -> Vec<Ipv4Addr> {
-    addresses_in(&std::fs::read_to_string("/proc/net/fib_trie").unwrap_or_default())
+pub(crate) fn own_addresses() -> Vec<Ipv4Addr> {
+    addresses_in(&std::fs::read_to_string("/proc/thread-self/net/fib_trie").unwrap_or_default())
 }
 
 /// Local addresses in the kernel's table of routes, where an address comes in the line before the word that it is local.

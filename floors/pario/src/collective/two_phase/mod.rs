@@ -35,7 +35,7 @@ use pario_core::{Code, Fault};
 use pario_sys::fork_generation;
 use pario_view::View;
 
-pub(crate) use self::connect::connect as connect_ranks;
+pub(crate) use self::connect::{connect as connect_ranks, network, own_addresses};
 use self::counts::Counters;
 pub use self::counts::TwoPhaseCounts;
 use self::cover::Cover;

@@ -1,27 +1,30 @@
-//! What a tier-1 server holds: which blocks, which of them were used longest ago, which became dirty longest ago.
+//! What a cache holds: which blocks, which of them were used longest ago, which became dirty longest ago.
 //!
-//! Never: touches a block's bytes or the partition; waits; throws out a block that is dirty or that somebody works on. Always: a block
+//! Never: touches a block's bytes or what lies below; waits; throws out a block that is dirty or that somebody works on. Always: a block
 //! is in `by_use` (clean) or in `by_dirt` (dirty), never in both; blocks are locked before the ledger, never after it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pario_core::InodeId;
 
 use super::block::Block;
 
-pub(super) type SharedBlock = Arc<Mutex<Block>>;
+/// A block that the cache and whoever works on it share.
+pub type SharedBlock = Arc<Mutex<Block>>;
 
-/// Names a block: its file, and its place among the blocks that this server has of it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Key {
-    pub(super) inode: InodeId,
-    pub(super) index: u64,
+/// Names a block: its file, and its place there as the cache's owner counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Key {
+    /// The file.
+    pub inode: InodeId,
+    /// The block's place.
+    pub index: u64,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub struct Ledger {
     slots: BTreeMap<Key, Slot>,
     by_use: BTreeMap<u64, Key>,
     by_dirt: BTreeMap<u64, Key>,
@@ -40,28 +43,42 @@ struct Slot {
 
 impl Ledger {
     /// Memory of all blocks.
-    pub(super) fn bytes(&self) -> u64 {
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Memory of the dirty ones.
-    pub(super) fn dirty_bytes(&self) -> u64 {
+    #[must_use]
+    pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
     }
 
     /// The block, made if it is not there; it counts as used now.
-    pub(super) fn pin(&mut self, key: Key, block_bytes: usize) -> SharedBlock {
+    pub fn pin(&mut self, key: Key, block_bytes: usize) -> SharedBlock {
+        self.touch(key).unwrap_or_else(|| self.add(key, Block::new(block_bytes)))
+    }
+
+    /// The same; `None` where there is no memory for it.
+    pub fn try_pin(&mut self, key: Key, block_bytes: usize) -> Option<SharedBlock> {
+        self.touch(key).or_else(|| Some(self.add(key, Block::try_new(block_bytes)?)))
+    }
+
+    fn touch(&mut self, key: Key) -> Option<SharedBlock> {
+        let slot = self.slots.get_mut(&key)?;
         self.stamps += 1;
-        if let Some(slot) = self.slots.get_mut(&key) {
-            if !slot.is_dirty {
-                self.by_use.remove(&slot.stamp);
-                self.by_use.insert(self.stamps, key);
-                slot.stamp = self.stamps;
-            }
-            return Arc::clone(&slot.block);
+        if !slot.is_dirty {
+            self.by_use.remove(&slot.stamp);
+            self.by_use.insert(self.stamps, key);
+            slot.stamp = self.stamps;
         }
-        let block = Arc::new(Mutex::new(Block::new(block_bytes)));
-        let bytes = block_bytes as u64;
+        Some(Arc::clone(&slot.block))
+    }
+
+    fn add(&mut self, key: Key, block: Block) -> SharedBlock {
+        self.stamps += 1;
+        let bytes = block.len() as u64;
+        let block = Arc::new(Mutex::new(block));
         let slot = Slot { block: Arc::clone(&block), stamp: self.stamps, bytes, is_dirty: false };
         self.slots.insert(key, slot);
         self.by_use.insert(self.stamps, key);
@@ -70,12 +87,13 @@ impl Ledger {
     }
 
     /// The block, if it is there.
-    pub(super) fn find(&self, key: Key) -> Option<SharedBlock> {
+    #[must_use]
+    pub fn find(&self, key: Key) -> Option<SharedBlock> {
         self.slots.get(&key).map(|slot| Arc::clone(&slot.block))
     }
 
     /// Says whether the block is dirty now; call it while holding the block.
-    pub(super) fn set_dirty(&mut self, key: Key, is_dirty: bool) {
+    pub fn set_dirty(&mut self, key: Key, is_dirty: bool) {
         let Some(slot) = self.slots.get_mut(&key) else { return };
         if slot.is_dirty == is_dirty {
             return;
@@ -96,7 +114,7 @@ impl Ledger {
 
     /// Throws out clean blocks that nobody works on, those used longest ago first, until the rest takes at most `limit` bytes. False
     /// if there are not enough of them.
-    pub(super) fn shrink_to(&mut self, limit: u64) -> bool {
+    pub fn shrink_to(&mut self, limit: u64) -> bool {
         let mut skipped = 0;
         while limit < self.bytes {
             let Some((&stamp, &key)) = self.by_use.range(skipped..).next() else { return false };
@@ -110,23 +128,27 @@ impl Ledger {
     }
 
     /// The block that has been dirty longest, of those that pass.
-    pub(super) fn oldest_dirty(&self, passes: impl Fn(Key) -> bool) -> Option<Key> {
+    #[must_use]
+    pub fn oldest_dirty(&self, passes: impl Fn(Key) -> bool) -> Option<Key> {
         self.by_dirt.values().copied().find(|key| passes(*key))
     }
 
     /// Whether something of a file is dirty.
-    pub(super) fn has_dirty(&self, inode: InodeId) -> bool {
+    #[must_use]
+    pub fn has_dirty(&self, inode: InodeId) -> bool {
         self.of(inode).any(|(_, slot)| slot.is_dirty)
     }
 
     /// The dirty blocks of a file, in order.
-    pub(super) fn dirty(&self, inode: InodeId) -> Vec<(Key, SharedBlock)> {
+    #[must_use]
+    pub fn dirty(&self, inode: InodeId) -> Vec<(Key, SharedBlock)> {
         let dirty = self.of(inode).filter(|(_, slot)| slot.is_dirty);
         dirty.map(|(key, slot)| (*key, Arc::clone(&slot.block))).collect()
     }
 
     /// The dirty blocks right behind one another from `key` on, at most `limit`.
-    pub(super) fn dirty_from(&self, key: Key, limit: usize) -> Vec<(Key, SharedBlock)> {
+    #[must_use]
+    pub fn dirty_from(&self, key: Key, limit: usize) -> Vec<(Key, SharedBlock)> {
         let ends = |(place, (next, slot)): &(usize, (&Key, &Slot))| {
             slot.is_dirty && next.inode == key.inode && next.index == key.index + *place as u64
         };
@@ -135,12 +157,13 @@ impl Ledger {
     }
 
     /// All blocks of a file.
-    pub(super) fn all(&self, inode: InodeId) -> Vec<(Key, SharedBlock)> {
+    #[must_use]
+    pub fn all(&self, inode: InodeId) -> Vec<(Key, SharedBlock)> {
         self.of(inode).map(|(key, slot)| (*key, Arc::clone(&slot.block))).collect()
     }
 
     /// Drops a block.
-    pub(super) fn remove(&mut self, key: Key) {
+    pub fn remove(&mut self, key: Key) {
         let Some(slot) = self.slots.remove(&key) else { return };
         if slot.is_dirty {
             self.by_dirt.remove(&slot.stamp);
@@ -154,11 +177,6 @@ impl Ledger {
     fn of(&self, inode: InodeId) -> impl Iterator<Item = (&Key, &Slot)> {
         self.slots.range(Key { inode, index: 0 }..=Key { inode, index: u64::MAX })
     }
-}
-
-/// A panic while something was held leaves nothing half done that a later user could not live with.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

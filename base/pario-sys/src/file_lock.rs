@@ -1,0 +1,104 @@
+//! Byte-range locks of a file that belong to an open description, not to a process: two opens of one process exclude each other, and
+//! closing one does not end the locks of another.
+//!
+//! Never: waits without end for a dead holder: the kernel (or the NFS server) ends a holder's locks with its descriptor. Always: a lock
+//! that was taken is given back when its guard is dropped.
+
+#![expect(unsafe_code, reason = "fcntl has no safe form for ranges")]
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// What a lock keeps others from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockKind {
+    /// Writing. The descriptor must be open for reading.
+    Read,
+    /// Reading and writing. The descriptor must be open for writing.
+    Write,
+}
+
+/// A locked range; unlocked when dropped.
+#[derive(Debug)]
+pub struct RangeGuard<'a> {
+    fd: BorrowedFd<'a>,
+    range: Range<u64>,
+}
+
+/// Waits until nobody else has a lock on a byte of `range` that excludes this one. A range that ends at `u64::MAX` has no end.
+/// Ranges of one open description must not overlap while they are locked: the first to be dropped would unlock both.
+pub fn lock_range(fd: BorrowedFd<'_>, kind: LockKind, range: Range<u64>) -> io::Result<RangeGuard<'_>> {
+    let kind = match kind {
+        LockKind::Read => libc::F_RDLCK,
+        LockKind::Write => libc::F_WRLCK,
+    };
+    loop {
+        match set(fd, kind, &range) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(RangeGuard { fd, range }),
+        }
+    }
+}
+
+impl Drop for RangeGuard<'_> {
+    fn drop(&mut self) {
+        // Unlocking what is locked fails for no reason that a caller could mend; closing the descriptor unlocks too.
+        let _ = set(self.fd, libc::F_UNLCK, &self.range);
+    }
+}
+
+fn set(fd: BorrowedFd<'_>, kind: libc::c_int, range: &Range<u64>) -> io::Result<()> {
+    let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // A length of 0 means: to the end, whatever it will be.
+    let len = i64::try_from(range.end - range.start.min(range.end)).ok();
+    let len = len.filter(|len| start.checked_add(*len).is_some()).unwrap_or(0);
+    // SAFETY: all-zero bytes are a valid `flock`, which is plain numbers.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::c_short::try_from(kind).map_err(|_| io::ErrorKind::InvalidInput)?;
+    lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).map_err(|_| io::ErrorKind::InvalidInput)?;
+    lock.l_start = start;
+    lock.l_len = len;
+    // SAFETY: the descriptor is borrowed and `lock` is a whole `flock` that lives through the call.
+    let done = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLKW, &lock) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn two_opens_exclude_each_other_where_they_overlap() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || std::fs::File::options().read(true).write(true).open(file.path()).unwrap();
+        let (mine, theirs) = (open(), open());
+        let held = lock_range(mine.as_fd(), LockKind::Write, 10..20).unwrap();
+        drop(lock_range(theirs.as_fd(), LockKind::Write, 20..30).unwrap());
+        let (order, came) = channel();
+        let waiting = {
+            let order = order.clone();
+            std::thread::spawn(move || {
+                let held = lock_range(theirs.as_fd(), LockKind::Read, 19..u64::MAX).unwrap();
+                order.send("theirs").unwrap();
+                drop(held);
+            })
+        };
+        order.send("mine").unwrap();
+        drop(held);
+        waiting.join().unwrap();
+        assert_eq!(came.try_iter().collect::<Vec<_>>(), ["mine", "theirs"]);
+    }
+
+    #[test]
+    fn a_descriptor_for_reading_cannot_lock_for_writing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let reading = std::fs::File::open(file.path()).unwrap();
+        assert!(lock_range(reading.as_fd(), LockKind::Write, 0..1).is_err());
+        assert!(lock_range(reading.as_fd(), LockKind::Read, 0..1).is_ok());
+    }
+}

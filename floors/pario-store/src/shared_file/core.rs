@@ -1,0 +1,164 @@
+//! What the files of one store share: the pool, the table of files, and the thread that stages and reads ahead.
+//!
+//! Never: holds the pool's lock during I/O. Always: staging begins when dirty blocks fill three quarters of the pool and ends at half of it.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+
+use pario_core::InodeId;
+
+use super::file::{Shared, SharedFile};
+use super::pool::{Pool, Room};
+use crate::cache::Key;
+use crate::sync::lock;
+
+/// Blocks that wait to be read ahead.
+const WANTED_MAX: usize = 64;
+
+/// What is counted beside accesses to plain files.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) hits: AtomicU64,
+    pub(super) misses: AtomicU64,
+    pub(super) ahead: AtomicU64,
+    pub(super) straight: AtomicU64,
+    pub(super) staged_bytes: AtomicU64,
+    pub(super) staged_writes: AtomicU64,
+}
+
+impl Counts {
+    pub(super) fn looked(&self, found: bool) {
+        let counter = if found { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn staged(&self, bytes: u64) {
+        self.staged_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.staged_writes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) pool: Pool,
+    pub(super) files: RwLock<HashMap<InodeId, Shared>>,
+    pub(super) counts: Counts,
+    pub(super) orders: Mutex<Orders>,
+    wake: Condvar,
+}
+
+/// What the background thread is to do.
+#[derive(Debug, Default)]
+pub(super) struct Orders {
+    stage: bool,
+    stop: bool,
+    pub(super) wanted: VecDeque<(InodeId, u64)>,
+}
+
+impl Core {
+    pub(super) fn new(cache_bytes: u64) -> Core {
+        Core {
+            pool: Pool::new(cache_bytes),
+            files: RwLock::default(),
+            counts: Counts::default(),
+            orders: Mutex::default(),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Tells the background thread to end.
+    pub(super) fn stop(&self) {
+        lock(&self.orders).stop = true;
+        self.wake.notify_all();
+    }
+
+    pub(super) fn file(&self, inode: InodeId) -> Option<Shared> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&inode).map(Arc::clone)
+    }
+
+    pub(super) fn all(&self) -> Vec<Shared> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).values().map(Arc::clone).collect()
+    }
+
+    pub(super) fn reserve(&self, bytes: u64) -> Option<Room<'_>> {
+        self.pool.reserve(bytes, |key| self.write_out(key))
+    }
+
+    /// Writes a dirty block and those behind it out.
+    fn write_out(&self, key: Key) {
+        match self.file(key.inode) {
+            Some(file) => file.stage(self, key),
+            // Its file has ended, and with it whoever could want it.
+            None => self.pool.state().ledger.remove(key),
+        }
+    }
+
+    /// A block was written to and is held; staging begins when there are many such.
+    pub(super) fn set_dirty(&self, key: Key) {
+        let mut state = self.pool.state();
+        state.ledger.set_dirty(key, true);
+        let high = self.pool.limit() / 4 * 3;
+        if high < state.ledger.dirty_bytes() {
+            drop(state);
+            let mut orders = lock(&self.orders);
+            if !orders.stage {
+                orders.stage = true;
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// These blocks of a file's object were read: what its streams want next is fetched in the background.
+    pub(super) fn look_ahead(&self, file: &SharedFile, blocks: Range<u64>) {
+        let next = lock(&file.streams).read(&blocks);
+        let missing: Vec<u64> = next.into_iter().filter(|index| !file.has_block(self, *index)).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let inode = file.id().inode;
+        let mut orders = lock(&self.orders);
+        for index in missing {
+            if orders.wanted.len() < WANTED_MAX && !orders.wanted.contains(&(inode, index)) {
+                orders.wanted.push_back((inode, index));
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    /// What the background thread does until it is told to stop.
+    pub(super) fn run(&self) {
+        loop {
+            let mut orders = lock(&self.orders);
+            while !orders.stop && !orders.stage && orders.wanted.is_empty() {
+                orders = self.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
+            }
+            if orders.stop {
+                return;
+            }
+            let stage = std::mem::take(&mut orders.stage);
+            let wanted = orders.wanted.pop_front();
+            drop(orders);
+            if let Some((inode, index)) = wanted
+                && let Some(file) = self.file(inode)
+            {
+                file.fetch_ahead(self, index);
+            }
+            while stage && self.stage_oldest() {}
+        }
+    }
+
+    /// One step of staging; whether there is more to do.
+    fn stage_oldest(&self) -> bool {
+        let state = self.pool.state();
+        if state.ledger.dirty_bytes() <= self.pool.limit() / 2 || lock(&self.orders).stop {
+            return false;
+        }
+        let Some(key) = state.oldest() else { return false };
+        drop(state);
+        self.write_out(key);
+        true
+    }
+}

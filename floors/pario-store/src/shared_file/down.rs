@@ -1,0 +1,186 @@
+//! From the cache to the plain file: writing down what is dirty, going past the cache, cutting, and the end.
+//!
+//! Never: a byte that nobody wrote here. Always: bytes count as clean only after the write returned; blocks are locked in ascending
+//! order; an error of the background is kept for whoever flushes next.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use pario_core::{Generation, LocalOffset};
+use pario_sys::Piece;
+
+use super::core::Core;
+use super::file::{NONE, SharedFile};
+use crate::cache::{Key, SharedBlock};
+use crate::error::StoreError;
+use crate::source::Source;
+use crate::sync::lock;
+
+/// Adjacent blocks that are written together.
+const RUN_BLOCKS_MAX: usize = 16;
+
+impl SharedFile {
+    pub(super) fn write_straight(
+        &self,
+        core: &Core,
+        generation: Generation,
+        range: Range<u64>,
+        pieces: &[Piece<'_>],
+    ) -> Result<(), StoreError> {
+        let gate = self.gate_alone()?;
+        if generation < gate.generation {
+            return Ok(());
+        }
+        self.evict(core, &range)?;
+        let mut source = Source::new(pieces);
+        for (offset, bytes) in self.runs(range.clone()) {
+            self.plain.write(&source.take(bytes), offset)?;
+        }
+        core.counts.straight.fetch_add(1, Ordering::Relaxed);
+        self.length.fetch_max(range.end, Ordering::AcqRel);
+        Ok(())
+    }
+
+    pub(super) fn read_straight(
+        &self,
+        core: &Core,
+        generation: Generation,
+        range: Range<u64>,
+        target: &mut [u8],
+    ) -> Result<usize, StoreError> {
+        let gate = self.gate_alone()?;
+        if generation < gate.generation {
+            return Ok(0);
+        }
+        self.evict(core, &range)?;
+        let mut filled = 0;
+        for (offset, bytes) in self.runs(range) {
+            self.plain.read(&mut target[filled..filled + bytes], offset)?;
+            filled += bytes;
+        }
+        core.counts.straight.fetch_add(1, Ordering::Relaxed);
+        Ok(filled)
+    }
+
+    /// Writes down and throws out the blocks that a range touches; the gate is held alone.
+    fn evict(&self, core: &Core, range: &Range<u64>) -> Result<(), StoreError> {
+        for part in self.parts(range.clone()) {
+            let found = core.pool.state().ledger.find(part.key);
+            let Some(block) = found else { continue };
+            self.write_down(core, &[(part.key, block)])?;
+            core.pool.state().ledger.remove(part.key);
+        }
+        Ok(())
+    }
+
+    /// Writes down everything that is dirty; errors of the background are told.
+    pub(super) fn flush(&self, core: &Core) -> Result<(), StoreError> {
+        let kept = lock(&self.error).take();
+        core.pool.state().stuck.remove(&self.inode);
+        let flushed = self.open_gate().and_then(|_gate| self.flush_dirty(core));
+        flushed.and(kept.map_or(Ok(()), Err))
+    }
+
+    fn flush_dirty(&self, core: &Core) -> Result<(), StoreError> {
+        let _using = core.pool.using();
+        let dirty = core.pool.state().ledger.dirty(self.inode);
+        let adjacent = dirty.chunk_by(|one, next| one.0.index + 1 == next.0.index);
+        adjacent.flat_map(|run| run.chunks(RUN_BLOCKS_MAX)).try_for_each(|run| self.write_down(core, run))
+    }
+
+    /// Writes down a block and the dirty ones behind it, on behalf of nobody: an error is kept.
+    pub(super) fn stage(&self, core: &Core, key: Key) {
+        let _using = core.pool.using();
+        let Ok(_gate) = self.open_gate() else { return };
+        let run = core.pool.state().ledger.dirty_from(key, RUN_BLOCKS_MAX);
+        let Err(error) = self.write_down(core, &run) else { return };
+        tracing::warn!(%error, "a cached file could not be written down");
+        lock(&self.error).get_or_insert(error);
+        core.pool.state().stuck.insert(self.inode);
+    }
+
+    /// One vectored write for each run of dirty bytes.
+    fn write_down(&self, core: &Core, run: &[(Key, SharedBlock)]) -> Result<(), StoreError> {
+        let mut blocks: Vec<_> = run.iter().map(|(key, block)| (*key, lock(block))).collect();
+        let mut writes: Vec<(u64, u64, Vec<Piece<'_>>)> = Vec::new();
+        for (key, block) in &blocks {
+            for (span, data) in block.dirty() {
+                let at = key.index * self.place.block_bytes + span.start as u64;
+                let end = at + data.len() as u64;
+                match writes.last_mut() {
+                    Some((_, last, pieces)) if *last == at => {
+                        pieces.push(data.into());
+                        *last = end;
+                    }
+                    _ => writes.push((at, end, vec![data.into()])),
+                }
+            }
+        }
+        for (at, end, pieces) in &writes {
+            self.plain.write(pieces, *at)?;
+            core.counts.staged(end - at);
+        }
+        drop(writes);
+        let mut state = core.pool.state();
+        for (key, block) in &mut blocks {
+            block.flushed();
+            state.ledger.set_dirty(*key, false);
+        }
+        Ok(())
+    }
+
+    /// See [`crate::Store::truncate`]: the object has at most `bytes` now, and the file the length that was announced.
+    pub(super) fn cut(&self, core: &Core, to: Generation, bytes: u64) -> Result<(), StoreError> {
+        let mut gate = self.gate_alone()?;
+        let coming = self.coming.load(Ordering::Acquire);
+        if coming == NONE {
+            let what = format!("{}: a cut of unknown length", self.plain.path().display());
+            return Err(StoreError::Unsupported { what });
+        }
+        let blocks = core.pool.state().ledger.all(self.inode);
+        for (key, block) in blocks {
+            let (_, LocalOffset(start)) = self.place.layout.locate(key.index * self.place.block_bytes);
+            if bytes <= start {
+                core.pool.state().ledger.remove(key);
+            } else if bytes - start < self.place.block_bytes {
+                let mut block = lock(&block);
+                block.cut(usize::try_from(bytes - start).expect("within a block"));
+                let is_dirty = 0 < block.dirty_bytes();
+                core.pool.state().ledger.set_dirty(key, is_dirty);
+            }
+        }
+        self.length.fetch_min(bytes, Ordering::AcqRel);
+        gate.generation = gate.generation.max(to);
+        // Each server does so behind its own part: whoever is last has the last word.
+        self.plain.set_length(coming)
+    }
+
+    /// Others may have written to the file: what is clean is read again.
+    pub(super) fn forget_clean(&self, core: &Core) -> Result<(), StoreError> {
+        let _gate = self.gate_alone()?;
+        let mut state = core.pool.state();
+        let all = state.ledger.all(self.inode);
+        let dirty: HashSet<Key> = state.ledger.dirty(self.inode).into_iter().map(|(key, _)| key).collect();
+        for (key, _) in all.iter().filter(|(key, _)| !dirty.contains(key)) {
+            state.ledger.remove(*key);
+        }
+        drop(state);
+        for (_, block) in all.iter().filter(|(key, _)| dirty.contains(key)) {
+            lock(block).forget_clean();
+        }
+        Ok(())
+    }
+
+    /// Ends it: nothing gets in any more, and its memory is free.
+    pub(super) fn end(&self, core: &Core) {
+        let mut gate = self.gate.write().unwrap_or_else(PoisonError::into_inner);
+        gate.is_closed = true;
+        let mut state = core.pool.state();
+        state.stuck.remove(&self.inode);
+        for (key, _) in state.ledger.all(self.inode) {
+            state.ledger.remove(key);
+        }
+    }
+}

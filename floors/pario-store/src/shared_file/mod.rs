@@ -1,0 +1,307 @@
+//! The store of a cooperative cache: blocks of plain files in memory, written back to them.
+//!
+//! An object is this server's part of a plain file on any file system: blocks are dealt to the servers of a group, and each server keeps
+//! and writes its own. A write is copied into the cache and returns; dirty bytes go down when they fill three quarters of the pool, when
+//! room is needed, on request and at the end; the oldest first, adjacent ones in one vectored write, and no byte that was not written here.
+//!
+//! Never: two copies of a block, since each has one home; lends descriptors; removes or renames the plain file. Always: one pool for all
+//! files; room is reserved before a block is held; what is larger than the pool goes past it.
+
+mod ahead;
+mod core;
+mod down;
+mod file;
+mod plain;
+mod pool;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use pario_core::{Code, Fault, Generation, InodeId, LocalOffset, ObjectId, Space};
+use pario_sys::Piece;
+use pario_sys::process::fork_generation;
+use serde::Serialize;
+
+use self::core::Core;
+pub use self::file::Place;
+use self::file::{Shared, SharedFile};
+use self::plain::{Plain, PlainCounts};
+pub use self::plain::{PlainFile, extend};
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::files::total_bytes;
+use crate::real_disk::RealDisk;
+use crate::store::{LendAccess, Lent, Store, StoreStats};
+use crate::sync::{Counters, lock};
+
+/// What a cache has done so far and holds now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct CacheStats {
+    /// Blocks that a read found.
+    pub hits: u64,
+    /// Blocks that a read had to fetch from the plain file.
+    pub misses: u64,
+    /// Blocks that were fetched before anybody asked for them.
+    pub read_ahead: u64,
+    /// Reads of plain files.
+    pub plain_reads: u64,
+    /// Bytes that they returned.
+    pub plain_read_bytes: u64,
+    /// Writes to plain files.
+    pub plain_writes: u64,
+    /// Bytes that they brought.
+    pub plain_written_bytes: u64,
+    /// Accesses that went past the cache, for want of room.
+    pub straight: u64,
+    /// Byte-range locks taken around accesses to plain files.
+    pub locks: u64,
+    /// Memory of blocks.
+    pub cached_bytes: u64,
+    /// Memory of those that their plain files do not have yet.
+    pub dirty_bytes: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct SharedFileStore {
+    core: Arc<Core>,
+    plain: Arc<PlainCounts>,
+    counters: Counters,
+    /// Held while a file is opened or closed: who opens it again finds all of it in the plain file.
+    names: Mutex<()>,
+    background: Mutex<Option<JoinHandle<()>>>,
+    fork: u64,
+}
+
+impl SharedFileStore {
+    /// A cache of that size. Its thread starts now and ends with [`SharedFileStore::shut`] or when the store is dropped.
+    pub fn new(cache_bytes: u64) -> Result<SharedFileStore, Fault> {
+        let core = Arc::new(Core::new(cache_bytes));
+        let own = Arc::clone(&core);
+        let thread = std::thread::Builder::new().name("pario-cache".to_owned());
+        let thread = thread
+            .spawn(move || own.run())
+            .map_err(|error| Fault::from_io(&error, "starting the thread of the cooperative cache"))?;
+        Ok(SharedFileStore {
+            core,
+            plain: Arc::default(),
+            counters: Counters::default(),
+            names: Mutex::default(),
+            background: Mutex::new(Some(thread)),
+            fork: fork_generation(),
+        })
+    }
+
+    /// Sets the size of the cache.
+    pub fn set_cache_bytes(&self, bytes: u64) {
+        self.core.pool.set_limit(bytes);
+    }
+
+    /// A plain file of `file_bytes` is opened under an inode; once more, if it is open already.
+    pub fn open(
+        &self,
+        inode: InodeId,
+        place: Place,
+        opened: PlainFile,
+        file_bytes: u64,
+    ) -> Result<(), Fault> {
+        let block_fits =
+            0 < place.block_bytes && place.layout.stripe_bytes().is_multiple_of(place.block_bytes);
+        if !block_fits {
+            let text = format!(
+                "{}: blocks of {} bytes do not divide a stripe",
+                opened.path.display(),
+                place.block_bytes
+            );
+            return Err(Fault::new(Code::Invalid, text));
+        }
+        let _names = lock(&self.names);
+        let mut files = self.core.files.write().unwrap_or_else(PoisonError::into_inner);
+        let file = match files.get(&inode) {
+            Some(file) => {
+                file.plain.add(opened);
+                file.grow_to(file_bytes);
+                Arc::clone(file)
+            }
+            None => {
+                let plain = Plain::new(opened, Arc::clone(&self.plain));
+                let file = Arc::new(SharedFile::new(inode, place, plain, file_bytes));
+                files.insert(inode, Arc::clone(&file));
+                file
+            }
+        };
+        file.opens.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// A file is closed. With its last close everything of it is written down, and its memory is free.
+    pub fn close(&self, inode: InodeId) -> Result<(), Fault> {
+        let _names = lock(&self.names);
+        let Some(file) = self.core.file(inode) else { return Ok(()) };
+        if file.opens.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return Ok(());
+        }
+        let flushed = file.flush(&self.core);
+        file.end(&self.core);
+        self.core.files.write().unwrap_or_else(PoisonError::into_inner).remove(&inode);
+        Ok(flushed?)
+    }
+
+    /// A file is about to be given a length by its manager.
+    pub fn announce_length(&self, inode: InodeId, file_bytes: u64) {
+        if let Some(file) = self.core.file(inode) {
+            file.announce(file_bytes);
+        }
+    }
+
+    /// Everything that was written to a file so far is on stable storage; what others wrote to the plain file is seen from now on, and its
+    /// length is at least `file_bytes`.
+    pub fn refresh_file(&self, inode: InodeId, file_bytes: u64) -> Result<(), Fault> {
+        let Some(file) = self.core.file(inode) else { return Ok(()) };
+        file.flush(&self.core)?;
+        file.plain.sync()?;
+        file.grow_to(file_bytes);
+        Ok(file.forget_clean(&self.core)?)
+    }
+
+    /// What was done so far, and what is held now.
+    #[must_use]
+    pub fn cache_stats(&self) -> CacheStats {
+        let (cached_bytes, dirty_bytes) = {
+            let state = self.core.pool.state();
+            (state.ledger.bytes(), state.ledger.dirty_bytes())
+        };
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        CacheStats {
+            hits: of(&self.core.counts.hits),
+            misses: of(&self.core.counts.misses),
+            read_ahead: of(&self.core.counts.ahead),
+            plain_reads: of(&self.plain.reads),
+            plain_read_bytes: of(&self.plain.read_bytes),
+            plain_writes: of(&self.plain.writes),
+            plain_written_bytes: of(&self.plain.written_bytes),
+            straight: of(&self.core.counts.straight),
+            locks: of(&self.plain.locks),
+            cached_bytes,
+            dirty_bytes,
+        }
+    }
+
+    /// Ends the thread and writes everything down; whoever runs the server calls it when that has ended.
+    pub fn shut(&self) {
+        let thread = lock(&self.background).take();
+        if self.fork != fork_generation() {
+            // The thread and the files are the parent's.
+            std::mem::forget(thread);
+            return;
+        }
+        let Some(thread) = thread else { return };
+        self.core.stop();
+        if thread.join().is_err() {
+            tracing::error!("the thread of the cooperative cache panicked");
+        }
+        for file in self.core.all() {
+            if let Err(error) = file.flush(&self.core) {
+                tracing::error!(%error, "written data was lost when the cache ended");
+            }
+        }
+    }
+
+    fn find(&self, object: ObjectId) -> Result<Shared, StoreError> {
+        let unknown = || Fault::new(Code::Stale, format!("inode {} is not open in this cache", object.inode));
+        self.core.file(object.inode).ok_or_else(|| StoreError::Below(unknown()))
+    }
+}
+
+impl Drop for SharedFileStore {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+impl Store for SharedFileStore {
+    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+        self.find(object)?.write(&self.core, object.generation, at.0, pieces)?;
+        self.counters.count_write(total_bytes(pieces));
+        Ok(())
+    }
+
+    fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError> {
+        let count = self.find(object)?.read(&self.core, object.generation, at.0, target)?;
+        self.counters.count_read(count);
+        Ok(count)
+    }
+
+    fn length(&self, object: ObjectId) -> Result<Option<u64>, StoreError> {
+        Ok(self.core.file(object.inode).map(|file| file.length()))
+    }
+
+    fn truncate(
+        &self,
+        inode: InodeId,
+        _from: Generation,
+        to: Generation,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        self.core.file(inode).map_or(Ok(()), |file| file.cut(&self.core, to, bytes))
+    }
+
+    /// The inode is forgotten; the plain file stays.
+    fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
+        let removed = self.core.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object.inode);
+        if let Some(file) = removed {
+            file.end(&self.core);
+        }
+        Ok(())
+    }
+
+    fn flush(&self, object: ObjectId) -> Result<(), StoreError> {
+        self.core.file(object.inode).map_or(Ok(()), |file| file.flush(&self.core))
+    }
+
+    fn sync(&self, object: ObjectId) -> Result<(), StoreError> {
+        self.counters.count_sync();
+        let Some(file) = self.core.file(object.inode) else { return Ok(()) };
+        file.flush(&self.core)?;
+        file.plain.sync()
+    }
+
+    fn sync_all(&self) -> Result<(), StoreError> {
+        let synced = self.core.all().into_iter().map(|file| self.sync(file.id()));
+        synced.fold(Ok(()), Result::and)
+    }
+
+    fn lend(&self, _object: ObjectId, _access: LendAccess) -> Result<Lent, StoreError> {
+        Ok(Lent::NotLent)
+    }
+
+    fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError> {
+        let mut all: Vec<(ObjectId, u64)> =
+            self.core.all().iter().map(|file| (file.id(), file.length())).collect();
+        all.sort_unstable();
+        Ok(all.into_iter().filter(|(id, _)| after.is_none_or(|after| after < *id)).take(limit).collect())
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        let found = self.core.all().first().and_then(|file| RealDisk.space(file.plain.path()).ok());
+        // Without a file there is nothing that room could be wanted for.
+        Ok(found.unwrap_or(Space { total_bytes: u64::MAX, free_bytes: u64::MAX, pool: 0 }))
+    }
+
+    fn stats(&self) -> StoreStats {
+        let stats = self.cache_stats();
+        StoreStats {
+            hits: stats.hits,
+            misses: stats.misses,
+            cached_bytes: stats.cached_bytes,
+            dirty_bytes: stats.dirty_bytes,
+            staged_bytes: self.core.counts.staged_bytes.load(Ordering::Relaxed),
+            staged_writes: self.core.counts.staged_writes.load(Ordering::Relaxed),
+            ..self.counters.stats()
+        }
+    }
+}

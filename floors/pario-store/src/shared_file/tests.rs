@@ -1,0 +1,388 @@
+//! The store of a cooperative cache against a byte array and against the plain file below it, beside others who write to that file.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicI32;
+
+use pario_core::{Layout, ServerIndex};
+use proptest::prelude::*;
+
+use super::*;
+use crate::disk::DiskFile;
+
+const BLOCK: u64 = 4096;
+const FILE_BYTES: u64 = 24 * BLOCK;
+const INODE: InodeId = InodeId(5);
+
+/// A plain file whose writes can be made to fail.
+#[derive(Debug)]
+struct Below {
+    file: std::fs::File,
+    /// The error of every write; 0: none.
+    error: Arc<AtomicI32>,
+}
+
+impl DiskFile for Below {
+    fn write_pieces_at(&self, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
+        match self.error.load(Ordering::Relaxed) {
+            0 => pario_sys::write_pieces_at(self.file.as_fd(), pieces, offset),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        pario_sys::read_exact_or_end_at(self.file.as_fd(), target, offset)
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+/// Stores that share one plain file, as servers of one group do.
+struct World {
+    stores: Vec<SharedFileStore>,
+    layout: Layout,
+    plain: tempfile::NamedTempFile,
+    model: Vec<u8>,
+    generation: Generation,
+    error: Arc<AtomicI32>,
+}
+
+impl World {
+    fn new(servers: u16, cache_bytes: u64, stripe_blocks: u64, locks: bool) -> World {
+        let plain = tempfile::NamedTempFile::new().unwrap();
+        let model: Vec<u8> = (0..FILE_BYTES / 2 + 7).map(|n| u8::try_from(n % 253).unwrap()).collect();
+        plain.as_file().write_all_at(&model, 0).unwrap();
+        let layout = Layout::new(stripe_blocks * BLOCK, servers, 0, servers).unwrap();
+        let error = Arc::new(AtomicI32::new(0));
+        let stores = (0..servers).map(|_| SharedFileStore::new(cache_bytes).unwrap()).collect();
+        let world = World { stores, layout, plain, model, generation: Generation(0), error };
+        for (number, store) in world.stores.iter().enumerate() {
+            let server = ServerIndex(u16::try_from(number).unwrap());
+            let file = std::fs::File::options().read(true).write(true).open(world.plain.path()).unwrap();
+            let below = Below { file, error: Arc::clone(&world.error) };
+            let opened = PlainFile {
+                path: world.plain.path().to_owned(),
+                file: Arc::new(below),
+                reads: true,
+                writes: true,
+                locks,
+            };
+            let place = Place { server, layout, block_bytes: BLOCK };
+            store.open(INODE, place, opened, world.model.len() as u64).unwrap();
+        }
+        world
+    }
+
+    fn object(&self) -> ObjectId {
+        ObjectId { inode: INODE, generation: self.generation }
+    }
+
+    /// The parts of a range by server, as one request each.
+    fn requests(&self, at: u64, bytes: u64) -> Vec<(ServerIndex, Range<u64>)> {
+        let servers = self.layout.servers();
+        let parts = servers.map(|server| (server, self.layout.local_range(server, at..at + bytes)));
+        parts.filter(|(_, range)| !range.is_empty()).collect()
+    }
+
+    fn gather(&self, server: ServerIndex, at: u64, data: &[u8]) -> Vec<u8> {
+        let pieces = self.layout.pieces_on(server, at..at + data.len() as u64);
+        pieces
+            .flat_map(|piece| {
+                let from = usize::try_from(piece.file_offset - at).unwrap();
+                data[from..from + usize::try_from(piece.bytes).unwrap()].to_vec()
+            })
+            .collect()
+    }
+
+    fn try_write(&mut self, at: u64, data: &[u8]) -> Result<(), StoreError> {
+        for (server, range) in self.requests(at, data.len() as u64) {
+            let part = self.gather(server, at, data);
+            // In two pieces, as records come.
+            let (one, two) = part.split_at(part.len() / 2);
+            let pieces = [Piece::from(one), Piece::from(two)];
+            self.stores[server.at()].write(self.object(), LocalOffset(range.start), &pieces)?;
+        }
+        let at = usize::try_from(at).unwrap();
+        let end = self.model.len().max(at + data.len());
+        self.model.resize(end, 0);
+        self.model[at..at + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn read(&self, at: u64, bytes: u64) {
+        for (server, range) in self.requests(at, bytes) {
+            let mut found = vec![0xee; usize::try_from(range.end - range.start).unwrap()];
+            let count =
+                self.stores[server.at()].read(self.object(), LocalOffset(range.start), &mut found).unwrap();
+            found[count..].fill(0);
+            let mut all = self.model.clone();
+            all.resize(usize::try_from(at + bytes).unwrap().max(all.len()), 0);
+            let from = usize::try_from(at).unwrap();
+            let expected = self.gather(server, at, &all[from..from + usize::try_from(bytes).unwrap()]);
+            assert!(expected == found, "server {server}, {bytes} bytes at {at}");
+        }
+    }
+
+    fn cut(&mut self, bytes: u64) {
+        let to = Generation(self.generation.0 + 1);
+        if bytes < self.model.len() as u64 {
+            self.stores.iter().for_each(|store| store.announce_length(INODE, bytes));
+            for (number, store) in self.stores.iter().enumerate() {
+                let server = ServerIndex(u16::try_from(number).unwrap());
+                store.truncate(INODE, self.generation, to, self.layout.local_length(server, bytes)).unwrap();
+            }
+            // Late, from before: nobody sees it.
+            let late = [Piece::from(&[0xdd_u8; 10][..])];
+            self.stores[0].write(self.object(), LocalOffset(0), &late).unwrap();
+            self.generation = to;
+        } else {
+            extend(self.plain.as_file(), bytes).unwrap();
+        }
+        self.model.resize(usize::try_from(bytes).unwrap(), 0);
+    }
+
+    fn check_plain(&self) {
+        let found = std::fs::read(self.plain.path()).unwrap();
+        assert_eq!(found.len(), self.model.len());
+        assert!(found == self.model);
+    }
+
+    fn stats(&self) -> Vec<CacheStats> {
+        self.stores.iter().map(SharedFileStore::cache_stats).collect()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write {
+        at: u64,
+        bytes: u64,
+    },
+    Read {
+        at: u64,
+        bytes: u64,
+    },
+    /// Past what any pool here holds.
+    WriteMuch {
+        at: u64,
+    },
+    ReadMuch,
+    Stranger {
+        at: u64,
+        bytes: u64,
+    },
+    Cut(u64),
+    Flush,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let place = || (0..FILE_BYTES, 1..2 * BLOCK);
+    prop_oneof![
+        6 => place().prop_map(|(at, bytes)| Step::Write { at, bytes }),
+        4 => place().prop_map(|(at, bytes)| Step::Read { at, bytes }),
+        1 => (0..FILE_BYTES).prop_map(|at| Step::WriteMuch { at }),
+        1 => Just(Step::ReadMuch),
+        1 => place().prop_map(|(at, bytes)| Step::Stranger { at, bytes }),
+        1 => (0..FILE_BYTES).prop_map(Step::Cut),
+        1 => Just(Step::Flush),
+    ]
+}
+
+fn data(bytes: u64, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|n| u8::try_from((n * 7 + seed as u64) % 251).unwrap() | 1).collect()
+}
+
+fn take(world: &mut World, number: usize, step: &Step) {
+    match *step {
+        Step::Write { at, bytes } => world.try_write(at, &data(bytes, number)).unwrap(),
+        Step::WriteMuch { at } => world.try_write(at, &data(FILE_BYTES, number)).unwrap(),
+        Step::Read { at, bytes } => world.read(at, bytes),
+        Step::ReadMuch => world.read(0, FILE_BYTES * 2),
+        Step::Cut(bytes) => world.cut(bytes),
+        Step::Flush => {
+            world.stores.iter().for_each(|store| store.flush(world.object()).unwrap());
+            world.check_plain();
+        }
+        // Another program writes to the file, and the group syncs around it.
+        Step::Stranger { at, bytes } => {
+            world.stores.iter().for_each(|store| store.sync(world.object()).unwrap());
+            let bytes = data(bytes, number);
+            world.plain.as_file().write_all_at(&bytes, at).unwrap();
+            let from = usize::try_from(at).unwrap();
+            let end = world.model.len().max(from + bytes.len());
+            world.model.resize(end, 0);
+            world.model[from..from + bytes.len()].copy_from_slice(&bytes);
+            world.stores.iter().for_each(|store| store.refresh_file(INODE, end as u64).unwrap());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn blocks_above_a_plain_file(
+        servers in 1u16..5,
+        cache_blocks in 0u64..12,
+        stripe_blocks in 1u64..3,
+        locks in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut world = World::new(servers, cache_blocks * BLOCK, stripe_blocks, locks);
+        for (number, step) in steps.iter().enumerate() {
+            take(&mut world, number, step);
+            for stats in world.stats() {
+                prop_assert!(stats.cached_bytes <= cache_blocks * BLOCK, "{stats:?}");
+            }
+        }
+        world.stores.iter().for_each(|store| store.close(INODE).unwrap());
+        world.check_plain();
+        prop_assert!(world.stats().iter().all(|stats| stats.cached_bytes == 0));
+    }
+}
+
+#[test]
+fn only_dirty_bytes_are_written_and_neighbours_in_one_write() {
+    let mut world = World::new(1, 1 << 20, 8, false);
+    let strangers = [0xaa; 10];
+    world.try_write(100, &[1; 50]).unwrap();
+    world.plain.as_file().write_all_at(&strangers, 160).unwrap();
+    world.model[160..170].copy_from_slice(&strangers);
+    // Over the border of two blocks, and all of a third.
+    world.try_write(2 * BLOCK - 10, &[2; 20]).unwrap();
+    world.try_write(2 * BLOCK + 10, &data(2 * BLOCK, 3)).unwrap();
+    assert_eq!(world.stats()[0].plain_writes, 0);
+    world.stores[0].flush(world.object()).unwrap();
+    let stats = world.stats()[0];
+    assert_eq!((stats.plain_writes, stats.plain_written_bytes), (2, 50 + 20 + 2 * BLOCK), "{stats:?}");
+    assert_eq!(stats.plain_reads, 0, "nothing is fetched in order to write");
+    world.check_plain();
+}
+
+#[test]
+fn a_fresh_write_is_read_without_the_plain_file() {
+    let mut world = World::new(2, 1 << 20, 1, false);
+    world.try_write(0, &data(6 * BLOCK, 1)).unwrap();
+    world.read(0, 6 * BLOCK);
+    assert!(world.stats().iter().all(|stats| stats.plain_reads == 0 && stats.plain_writes == 0));
+}
+
+#[test]
+fn locks_surround_every_access_where_they_are_wanted() {
+    let mut world = World::new(1, 1 << 20, 1, true);
+    world.read(0, 2 * BLOCK);
+    world.try_write(5, &[1; 5]).unwrap();
+    world.stores[0].flush(world.object()).unwrap();
+    let stats = world.stats()[0];
+    assert_eq!(stats.locks, stats.plain_reads + stats.plain_writes, "{stats:?}");
+    assert_eq!(World::new(1, 1 << 20, 1, false).stats()[0].locks, 0);
+}
+
+#[test]
+fn large_requests_at_once_neither_wait_for_each_other_nor_exceed_the_pool() {
+    let world = World::new(1, 10 * BLOCK, 64, false);
+    let object = world.object();
+    std::thread::scope(|scope| {
+        for thread in 0..4u8 {
+            let store = &world.stores[0];
+            scope.spawn(move || {
+                // Together more than the pool, each less: blocks in common, from both ends.
+                let bytes = vec![thread + 1; usize::try_from(7 * BLOCK).unwrap()];
+                for round in 0..50u64 {
+                    let at = LocalOffset(if thread % 2 == 0 { round % 3 } else { 9 - round % 3 } * BLOCK);
+                    store.write(object, at, &[Piece::from(&bytes[..])]).unwrap();
+                    let mut back = vec![0; bytes.len()];
+                    store.read(object, at, &mut back).unwrap();
+                    assert!(store.cache_stats().cached_bytes <= 10 * BLOCK);
+                }
+            });
+        }
+    });
+    let stats = world.stats()[0];
+    assert_eq!(stats.straight, 0, "each fits alone: {stats:?}");
+}
+
+#[test]
+fn errors_of_the_plain_file_name_it_and_nothing_is_lost_when_there_is_room_again() {
+    for (errno, code) in [(28, Code::NoSpace), (122, Code::NoSpace), (5, Code::Io), (13, Code::Denied)] {
+        let mut world = World::new(1, 4 * BLOCK, 1, false);
+        world.error.store(errno, Ordering::Relaxed);
+        world.try_write(10, b"kept").unwrap();
+        let fault = Fault::from(world.stores[0].flush(world.object()).unwrap_err());
+        assert_eq!(fault.code, code);
+        let path = world.plain.path().display().to_string();
+        assert!(fault.text.contains(&path) && fault.text.contains("bytes 10..14"), "{fault}");
+        // The pool fills with what cannot be written: writers are told, and readers go past it.
+        let failed = (0..8).find_map(|n| world.try_write(n * BLOCK + 20, &[7; 10]).err());
+        assert_eq!(failed.map(|error| Fault::from(error).code), Some(code));
+        world.read(10 * BLOCK, BLOCK);
+        world.error.store(0, Ordering::Relaxed);
+        // What the background had met is told once.
+        let _ = world.stores[0].flush(world.object());
+        world.stores[0].flush(world.object()).unwrap();
+        world.check_plain();
+    }
+}
+
+#[test]
+fn strided_and_sequential_readers_find_their_blocks_before_they_ask() {
+    for stride in [1, 3] {
+        let world = World::new(1, 1 << 20, 64, false);
+        let store = &world.stores[0];
+        let mut byte = [0; 10];
+        for n in 0..4 {
+            store.read(world.object(), LocalOffset(n * stride * BLOCK), &mut byte).unwrap();
+            // The thread takes its time; it is given all that it wants.
+            let file = store.core.file(INODE).unwrap();
+            while lock(&store.core.orders)
+                .wanted
+                .iter()
+                .any(|(_, index)| !file.has_block(&store.core, *index))
+            {
+                std::thread::yield_now();
+            }
+        }
+        let ahead = |stats: CacheStats| 0 < stats.read_ahead;
+        while !ahead(store.cache_stats()) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_open_is_refused_and_blocks_must_divide_stripes() {
+    let world = World::new(1, 1 << 20, 1, false);
+    let other = ObjectId { inode: InodeId(9), generation: Generation(0) };
+    assert!(world.stores[0].read(other, LocalOffset(0), &mut [0]).is_err());
+    assert!(world.stores[0].write(other, LocalOffset(0), &[b"x".as_slice().into()]).is_err());
+    let file = Below { file: world.plain.reopen().unwrap(), error: Arc::default() };
+    let opened =
+        PlainFile { path: "f".into(), file: Arc::new(file), reads: true, writes: false, locks: false };
+    let place = Place { server: ServerIndex(0), layout: world.layout, block_bytes: 3000 };
+    assert!(world.stores[0].open(InodeId(9), place, opened.clone(), 0).is_err());
+    let place = Place { block_bytes: BLOCK, ..place };
+    world.stores[0].open(InodeId(9), place, opened, 10).unwrap();
+    let object = ObjectId { inode: InodeId(9), generation: Generation(0) };
+    world.stores[0].write(object, LocalOffset(0), &[b"x".as_slice().into()]).unwrap();
+    let fault = Fault::from(world.stores[0].flush(object).unwrap_err());
+    assert_eq!(fault.code, Code::NotWritable);
+}

@@ -1,0 +1,113 @@
+//! The plain file, as a member opens it.
+//!
+//! Always: opened by the kernel with the caller's permissions, without following a pipe or a device into waiting; never cut here: that is
+//! done through the cache, so that nothing stale stays there.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use pario_core::{Code, Fault};
+use pario_server::store::RealDisk;
+use pario_server::store::shared_file::PlainFile;
+
+use super::Facts;
+use super::block::{Known, choose, seen};
+use super::options::SharedOptions;
+use crate::error::Result;
+
+/// File systems whose clients' caches do not see each other's writes at once: NFS, SMB (three numbers), 9P.
+const NONCOHERENT: [u64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
+/// Inode numbers of FUSE file systems may differ from node to node.
+const FUSE: u64 = 0x6573_5546;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Opened {
+    file: File,
+    reads: bool,
+    writes: bool,
+    kind: u64,
+}
+
+impl Opened {
+    /// Opens it; only the first member creates it.
+    pub(super) fn open(path: &Path, options: &SharedOptions, first: bool) -> Result<Opened> {
+        let fault = |error: &std::io::Error| Fault::from_io(error, path.display());
+        if let Ok(found) = std::fs::metadata(path) {
+            check_kind(path, &found)?;
+        }
+        let mut how = File::options();
+        how.read(options.read).write(options.write).mode(options.mode);
+        how.create(options.create && first).create_new(options.create_new && first);
+        let file = how.open(path).or_else(|error| {
+            if first || error.kind() != std::io::ErrorKind::NotFound {
+                return Err(error);
+            }
+            // A client of a network file system may still believe what it knew before the first member made the file; looking into
+            // the directory ends that.
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            std::fs::read_dir(parent.unwrap_or(Path::new(".")))?.take(1).for_each(drop);
+            how.open(path)
+        });
+        let file = file.map_err(|error| fault(&error))?;
+        check_kind(path, &file.metadata().map_err(|error| fault(&error))?)?;
+        let found = rustix::fs::fstatfs(&file).map_err(|errno| fault(&errno.into()))?;
+        // A number of 32 bits, wherever its type is wider and has a sign.
+        #[expect(clippy::cast_sign_loss, reason = "only the lower 32 bits say something")]
+        let kind = found.f_type as u64 & 0xffff_ffff;
+        Ok(Opened { file, reads: options.read, writes: options.write, kind })
+    }
+
+    /// What this member knows of it; what the first one knows counts.
+    pub(super) fn facts(&self, path: &Path, options: &SharedOptions) -> Option<Facts> {
+        let metadata = self.file.metadata().ok()?;
+        let (device, number) = (metadata.dev(), metadata.ino());
+        let known = Known {
+            wished: options.block_bytes,
+            preferred: metadata.blksize(),
+            seen: seen(path),
+            cache_bytes: options.cache_bytes,
+        };
+        let block_bytes = choose(&known);
+        Some(Facts {
+            name: format!("{device:x}-{number:x}"),
+            inode: if self.kind == FUSE { 0 } else { number },
+            bytes: metadata.len(),
+            block_bytes,
+            stripe_bytes: options.stripe_of(block_bytes),
+            locks: options.noncoherent.unwrap_or_else(|| NONCOHERENT.contains(&self.kind)),
+            mode: metadata.mode() & 0o7777,
+            owner: (metadata.uid(), metadata.gid()),
+            modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+
+    /// The same file, for the server's store.
+    pub(super) fn for_store(&self, path: &Path, locks: bool) -> Result<PlainFile> {
+        let file = self.file.try_clone().map_err(|error| Fault::from_io(&error, path.display()))?;
+        let file = RealDisk::adopt(file);
+        Ok(PlainFile { path: path.to_owned(), file, reads: self.reads, writes: self.writes, locks })
+    }
+
+    pub(super) fn into_file(self) -> File {
+        self.file
+    }
+}
+
+/// A time since 1970; 0 for what came before.
+fn nanoseconds(seconds: i64, more: i64) -> u64 {
+    u64::try_from(seconds.saturating_mul(1_000_000_000).saturating_add(more)).unwrap_or(0)
+}
+
+/// Only a plain file has blocks that can be cached.
+fn check_kind(path: &Path, found: &std::fs::Metadata) -> Result<()> {
+    if found.is_dir() {
+        return Err(Fault::new(Code::IsDirectory, format!("{} is a directory", path.display())).into());
+    }
+    if !found.is_file() {
+        let text = format!("{} is a pipe, a socket or a device: only plain files are cached", path.display());
+        return Err(Fault::new(Code::Unsupported, text).into());
+    }
+    Ok(())
+}
