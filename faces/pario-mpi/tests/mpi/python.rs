@@ -32,10 +32,10 @@ fn run(installation: Installation, environment: &str, names: &[&str]) {
 
 #[test]
 fn mpi4py_files_on_mpich() {
-    run(Installation::Mpich5, "mpich", &["test_file"]);
+    run(Installation::Mpich5, "mpich", &["test_file", "test_io"]);
 }
 
 #[test]
 fn mpi4py_files_on_open_mpi() {
-    run(Installation::OpenMpi5, "openmpi", &["test_file"]);
+    run(Installation::OpenMpi5, "openmpi", &["test_file", "test_io"]);
 }
