@@ -66,9 +66,9 @@ static void ordered(void)
         wrote[i] += total;
     OK(MPI_File_write_ordered_begin(file, wrote, count, MPI_INT));
     OK(MPI_File_write_ordered_end(file, wrote, &status));
+    MPI_Barrier(MPI_COMM_WORLD);
     OK(MPI_File_get_position_shared(file, &at));
     CHECK(at == 2 * total);
-    MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < 2 * total; i++) {
         OK(MPI_File_read_at(file, i, &found[0], 1, MPI_INT, &status));
         CHECK(found[0] == i);

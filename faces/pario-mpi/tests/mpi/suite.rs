@@ -52,6 +52,19 @@ fn reading_and_writing_in_every_way() {
 }
 
 #[test]
+fn the_shared_pointer_and_atomic_mode() {
+    let calls = [
+        ("write_shared", 10),
+        ("iread_shared", 10),
+        ("write_ordered", 1),
+        ("read_ordered_end", 1),
+        ("set_atomicity", 2),
+        ("seek_shared", 2),
+    ];
+    everywhere("shared", &[], &calls);
+}
+
+#[test]
 fn threads_of_a_rank_at_once() {
     everywhere("threads", &[], &[("iwrite_at", 2 * 200), ("read_at", 2 * 200), ("open", 5)]);
 }
