@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::sync::PoisonError;
 
-use pario_mpi::{Class, OpenFile, OpenWish, Problem, Result, Target, Wishes, remove, target_of};
+use pario_mpi::{Class, OpenFile, OpenWish, Problem, Result, Target, Wishes, opening_of, remove, target_of};
 
 use super::convert::{self, put, text};
 use super::info::{self, NULL_DEVICE};
@@ -18,19 +18,26 @@ pub(crate) fn ours(name: *const c_char) -> Result<Option<Target>> {
     }
     match target_of(&text(name, "a file's name")?)? {
         Target::Theirs => Ok(None),
-        ours @ Target::Ours { .. } => Ok(Some(ours)),
+        ours @ (Target::Ours { .. } | Target::Plain { .. }) => Ok(Some(ours)),
+    }
+}
+
+/// The same for a file that is to be opened.
+pub(crate) fn ours_to_open(name: *const c_char) -> Result<Option<Target>> {
+    if name.is_null() {
+        return Ok(None);
+    }
+    match opening_of(&text(name, "a file's name")?)? {
+        Target::Theirs => Ok(None),
+        ours @ (Target::Ours { .. } | Target::Plain { .. }) => Ok(Some(ours)),
     }
 }
 
 /// Opens a file of Pario's; collective.
 pub(crate) fn open(comm: Comm, target: Target, mode: c_int, hints: Info, handle: *mut File) -> Result<()> {
     put(handle, abi::file_null())?;
-    let Target::Ours { partition, path } = target else {
-        return Err(Problem::new(Class::Intern, "a file of the MPI library's is opened as Pario's"));
-    };
     let meeting = comm::meet(comm)?;
-    let wish =
-        OpenWish { partition, path, amode: convert::amode(mode), wishes: Wishes::new(info::pairs(hints)?) };
+    let wish = OpenWish { target, amode: convert::amode(mode), wishes: Wishes::new(info::pairs(hints)?) };
     let file = OpenFile::open(&meeting.group, &wish)?;
     file.served().note("open");
     let made = made_for(comm);
@@ -75,7 +82,7 @@ pub(crate) fn close(handle: *mut File, opened: &Opened) -> Result<()> {
 pub(crate) fn delete(target: &Target) -> Result<()> {
     match target {
         Target::Ours { partition, path } => remove(partition, path),
-        Target::Theirs => {
+        Target::Theirs | Target::Plain { .. } => {
             Err(Problem::new(Class::Intern, "a file of the MPI library's is deleted as Pario's"))
         }
     }

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use pario::view::Datatype;
-use pario::{Group, GroupFile, Partition, Seek};
+use pario::{Group, GroupFile, Partition, Seek, SharedOptions};
 
 use crate::access::{Place, Way};
 use crate::amode::Amode;
 use crate::hints::Wishes;
 use crate::late;
 use crate::mounts::partition_of;
+use crate::path::Target;
 use crate::problem::{Class, Problem, Result};
 use crate::served::Served;
 use crate::worker::Pool;
@@ -18,10 +19,8 @@ use crate::worker::Pool;
 /// What a program wants to open.
 #[derive(Clone, Debug)]
 pub struct OpenWish {
-    /// The partition's name, or the file that describes it.
-    pub partition: String,
-    /// The path in it.
-    pub path: PathBuf,
+    /// Which file: one of a partition, or a plain one that is cached.
+    pub target: Target,
     /// How.
     pub amode: Amode,
     /// Hints of this rank; those of rank 0 count.
@@ -33,7 +32,8 @@ pub struct OpenWish {
 pub struct OpenFile {
     file: RwLock<Option<GroupFile>>,
     name: String,
-    partition: Partition,
+    /// `None`: a plain file.
+    partition: Option<Partition>,
     path: PathBuf,
     amode: Amode,
     group: Arc<dyn Group>,
@@ -45,18 +45,42 @@ pub struct OpenFile {
 impl OpenFile {
     /// Opens together with all other ranks of the group.
     pub fn open(group: &Arc<dyn Group>, wish: &OpenWish) -> Result<OpenFile> {
-        let OpenWish { partition, path, amode, wishes } = wish;
+        let OpenWish { target, amode, wishes } = wish;
         let mode = format!("{amode:?}");
         group.same("the access mode of a file", mode.as_bytes())?;
-        let ready = amode.check().and_then(|()| partition_of(partition));
+        let ready = amode.check().and_then(|()| match target {
+            Target::Ours { partition, .. } => partition_of(partition).map(Some),
+            Target::Plain { .. } => Ok(None),
+            Target::Theirs => {
+                Err(Problem::new(Class::Intern, "a file of the MPI library's is opened as Pario's"))
+            }
+        });
         group.agree(ready.as_ref().map(|_| ()).map_err(Problem::to_error))?;
         let mounted = ready?;
         let wishes = Wishes::from_bytes(&group.broadcast(0, &wishes.to_bytes())?);
-        let options = mounted.options().read(amode.reads()).write(amode.writes());
-        let options = options.create(amode.create).create_new(amode.create && amode.exclusive);
-        let file = options.open_all(group, path, &wishes.hints(group.size()))?;
+        let (file, path, name) = match (target, &mounted) {
+            (Target::Ours { path, .. }, Some(mounted)) => {
+                let options = mounted.options().read(amode.reads()).write(amode.writes());
+                let options = options.create(amode.create).create_new(amode.create && amode.exclusive);
+                let file = options.open_all(group, path, &wishes.hints(group.size()))?;
+                (file, path, format!("pario://{}/{}", mounted.name(), path.display()))
+            }
+            (Target::Plain { path, options }, _) => {
+                let options = SharedOptions {
+                    read: amode.reads(),
+                    write: amode.writes(),
+                    create: amode.create,
+                    create_new: amode.create && amode.exclusive,
+                    ..options.clone()
+                };
+                (pario::open_shared(group, path, &options)?, path, path.display().to_string())
+            }
+            (Target::Ours { .. } | Target::Theirs, _) => {
+                return Err(Problem::new(Class::Intern, "a file without a partition"));
+            }
+        };
         let opened = OpenFile {
-            name: format!("pario://{}/{}", mounted.name(), path.display()),
+            name,
             file: RwLock::new(Some(file)),
             partition: mounted,
             path: path.clone(),
@@ -79,13 +103,23 @@ impl OpenFile {
         let closed = file.ok_or_else(|| self.gone())?.close().map_err(Problem::from);
         self.served.report(self.group.rank(), &self.name);
         let removed = match self.amode.delete_on_close && self.group.rank() == 0 {
-            true => self.partition.remove_file(&self.path).map_err(Problem::from),
+            true => self.remove(),
             false => Ok(()),
         };
         if self.amode.delete_on_close {
             self.group.agree(removed.clone().map_err(|problem| problem.to_error()))?;
         }
         drained.and(closed).and(removed)
+    }
+
+    fn remove(&self) -> Result<()> {
+        match &self.partition {
+            Some(partition) => Ok(partition.remove_file(&self.path)?),
+            None => std::fs::remove_file(&self.path).map_err(|error| {
+                let fault = pario::core::Fault::from_io(&error, self.path.display().to_string());
+                Problem::from(pario::Error::from(fault))
+            }),
+        }
     }
 
     /// Gives what was written to the servers and lets go of the file, without the others: the program ends and has not closed it.

@@ -24,7 +24,7 @@ pub use file::{OpenFile, OpenWish};
 pub use hints::{Wishes, in_force};
 pub use meeting::{Host, HostMark};
 pub use mounts::{partition_of, remove};
-pub use path::{Target, target_of};
+pub use path::{Target, opening_of, target_of};
 pub use problem::{Class, Problem, Result};
 pub use served::Served;
 pub use worker::{Outcome, Pool};

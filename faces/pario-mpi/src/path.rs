@@ -4,6 +4,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use pario::SharedOptions;
 use pario::partition::Location;
 use pario::partition::locate::SCHEME;
 
@@ -24,8 +25,34 @@ pub enum Target {
         /// The path in it.
         path: PathBuf,
     },
+    /// To a plain file that is to be opened through a cache of the ranks' own.
+    Plain {
+        /// The file.
+        path: PathBuf,
+        /// How it is cached.
+        options: SharedOptions,
+    },
     /// To the MPI library.
     Theirs,
+}
+
+/// Where a path that the program opens leads: with `PARIO_CACHE` plain files are Pario's affair too.
+pub fn opening_of(name: &str) -> Result<Target> {
+    let target = target_of(name)?;
+    if target != Target::Theirs {
+        return Ok(target);
+    }
+    Ok(match pario::cache_from_env()? {
+        Some(options) if is_plain(name) => Target::Plain { path: absolute(Path::new(name)), options },
+        Some(_) | None => Target::Theirs,
+    })
+}
+
+/// Names with a prefix (`ufs:/data/x`) mean something to the MPI library alone, and devices are no files.
+fn is_plain(name: &str) -> bool {
+    let prefixed = name.split_once(':').is_some_and(|(prefix, _)| !prefix.contains('/'));
+    let device = ["/dev", "/proc", "/sys"].iter().any(|dir| absolute(Path::new(name)).starts_with(dir));
+    !prefixed && !device
 }
 
 /// Where a path of the program leads.
@@ -125,6 +152,12 @@ mod tests {
         assert_eq!(resolve("relative", "", "").unwrap(), Target::Theirs);
         assert_eq!(resolve("pario://p/x", "", "/j/p.toml").unwrap(), ours("/j/p.toml", "x"));
         assert_eq!(resolve("pario://q/x", "", "/j/p.toml").unwrap(), ours("q", "x"));
+    }
+
+    #[test]
+    fn devices_and_prefixed_names_are_not_cached() {
+        assert!(is_plain("/data/x") && is_plain("x") && is_plain("./a:b/c"));
+        assert!(!is_plain("ufs:/data/x") && !is_plain("/dev/null") && !is_plain("/data/../dev/shm/x"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub fn posix_path(name: &str) -> Posix<Option<PosixPath>> {
     let stripped = name.strip_prefix("//").and_then(|rest| rest.split('/').next()).is_some_and(is_mounted);
     let whole = if stripped { format!("pario:{name}") } else { name.to_owned() };
     match target_of(&whole) {
-        Ok(Target::Theirs) => Ok(None),
+        Ok(Target::Theirs | Target::Plain { .. }) => Ok(None),
         Ok(Target::Ours { partition, path }) => {
             let partition = partition_of(&partition).map_err(|problem| {
                 if problem.class == Class::NoSuchFile { NO_ENTRY } else { INPUT_OUTPUT }

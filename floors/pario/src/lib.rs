@@ -38,6 +38,7 @@ pub use client::{
 };
 pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
+pub use cooperative::from_env as cache_from_env;
 pub use cooperative::{Placement, SharedOptions, open_shared};
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
 pub use error::{Error, Result};

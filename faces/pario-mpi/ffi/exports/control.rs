@@ -19,7 +19,7 @@ pub(crate) unsafe extern "C" fn MPI_File_open(
     hints: Info,
     handle: *mut File,
 ) -> c_int {
-    match protected(|| open::ours(name)) {
+    match protected(|| open::ours_to_open(name)) {
         Ok(Some(target)) => serve(abi::file_null(), || open::open(comm, target, mode, hints, handle)),
         Err(problem) => raise(abi::file_null(), &problem),
         Ok(None) => {

@@ -64,6 +64,31 @@ fn the_shared_pointer_and_atomic_mode() {
     everywhere("shared", &[], &calls);
 }
 
+/// Plain files are cached by the ranks themselves when that is asked for: every way of access, shared pointers and atomic mode too.
+#[test]
+fn plain_files_through_the_ranks_own_cache() {
+    for installation in chosen() {
+        let world = World::new(*installation);
+        let dir = world.path("plain");
+        std::fs::create_dir(&dir).unwrap();
+        let base = format!("{}/", dir.display());
+        for (source, call) in [("access", "write_at_all"), ("shared", "write_ordered")] {
+            let options = ["-std=c99", "-Wno-unused-function", "-pthread"];
+            let program = world.compile(&installation.compiler(), &format!("c/{source}.c"), &options);
+            let program = program.display().to_string();
+            let words = [program.as_str(), base.as_str(), base.as_str()];
+            let ran = world.run(2, &words, &[("PARIO_CACHE", "cache=1MiB,block=4KiB")]);
+            let name = format!("{source} on {}", installation.name());
+            assert!(ran.ok && ran.out.contains(", 0 failures"), "{name}: {}\n{}", ran.out, ran.complaints());
+            assert_ne!(ran.served_call(call), 0, "{name}: nothing was served\n{}", ran.err);
+        }
+        // They are there, as plain files, for everybody.
+        let found: Vec<u8> = std::fs::read(dir.join("ordered")).unwrap();
+        let numbers = found.chunks(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()));
+        assert!(numbers.clone().eq(0..6), "{:?}", numbers.collect::<Vec<i32>>());
+    }
+}
+
 #[test]
 fn threads_of_a_rank_at_once() {
     everywhere("threads", &[], &[("iwrite_at", 2 * 200), ("read_at", 2 * 200), ("open", 5)]);
