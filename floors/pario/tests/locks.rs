@@ -27,6 +27,7 @@ fn a_lock_that_is_kept_costs_no_message() {
     let partition = partition(2);
     let file = file_of(&partition, "a");
     drop(file.lock(0..10, &LockOptions::exclusive()).unwrap());
+    drop(file.lock(0..10, &LockOptions::shared()).unwrap());
     let before = partition.counts();
     for at in 0..1000 {
         file.lock(at * 100..at * 100 + 50, &LockOptions::exclusive()).unwrap().unlock().unwrap();
@@ -89,6 +90,76 @@ fn who_holds_it_decides_who_is_excluded() {
     let application = LockOptions::exclusive().try_now().held_by(LockHolder::Application);
     let _ours = first.lock(70..80, &application).unwrap();
     drop(there.lock(70..80, &application).unwrap());
+}
+
+/// Nobody waits for more than is held.
+#[test]
+fn shared_locks_and_free_bytes_are_free_whatever_is_kept() {
+    let one = partition(1);
+    let two = one.another_client();
+    let (here, there) = (file_of(&one, "a"), file_of(&two, "a"));
+    drop(here.lock(0..8, &LockOptions::exclusive()).unwrap());
+    let _first = here.lock(0..8, &LockOptions::shared()).unwrap();
+    let _far = here.lock(1000..1001, &LockOptions::exclusive()).unwrap();
+    drop(there.lock(0..8, &LockOptions::shared().try_now()).unwrap());
+    drop(there.lock(500..501, &LockOptions::exclusive().try_now()).unwrap());
+    assert!(there.lock(1000..1001, &LockOptions::shared().try_now()).is_err());
+    // What is locked can be locked once more inside, also while another waits for it.
+    let waiting = there.start_lock(1000..1001, &LockOptions::exclusive()).unwrap();
+    let waits = || common::manager_status(&one)["locks"]["waiting"].as_array().map_or(0, Vec::len);
+    assert!(common::eventually(|| waits() == 1));
+    drop(here.lock(1000..1001, &LockOptions::exclusive()).unwrap());
+    assert!(!waiting.is_done());
+}
+
+#[test]
+fn a_file_that_is_closed_answers_who_waits_for_its_locks() {
+    let one = partition(1);
+    let two = one.another_client();
+    let (here, there) = (file_of(&one, "a"), file_of(&two, "a"));
+    let _guard = here.lock(.., &LockOptions::exclusive()).unwrap();
+    let pending = there.start_lock(0..1, &LockOptions::exclusive()).unwrap();
+    let waits = || common::manager_status(&one)["locks"]["waiting"].as_array().map_or(0, Vec::len);
+    assert!(common::eventually(|| waits() == 1));
+    there.close().unwrap();
+    assert_eq!(pending.wait().unwrap_err().code(), Code::Closed);
+}
+
+/// A member that has not moved the pointer before another closes the file finds it where it is.
+#[test]
+fn a_shared_pointer_outlives_its_first_user() {
+    let partition = partition(2);
+    as_group(&partition, 2, |file, rank| {
+        if rank == 0 {
+            file.write_shared(b"first").unwrap();
+            file.group().barrier().unwrap();
+        } else {
+            file.group().barrier().unwrap();
+            // The other is closing by now, or about to.
+            common::stage::pause(Duration::from_millis(20));
+            file.write_shared(b"second").unwrap();
+        }
+        file.close().unwrap();
+    });
+    assert_eq!(common::read_all(&partition, "shared"), b"firstsecond");
+}
+
+/// One that cannot take part in an ordered call has its turn all the same.
+#[test]
+fn a_wrong_part_of_an_ordered_call_holds_nobody_up() {
+    let partition = partition(2);
+    as_group(&partition, 3, |file, rank| {
+        let word = Datatype::elementary(4).unwrap();
+        file.set_view(0, &word, &word).unwrap();
+        let written = file.write_ordered(&[rank as u8 + 1; 4][..if rank == 1 { 3 } else { 4 }]);
+        assert_eq!(written.is_err(), rank == 1);
+        file.write_ordered(&[rank as u8 + 1; 4]).unwrap();
+        file.close().unwrap();
+    });
+    assert_eq!(
+        common::read_all(&partition, "shared"),
+        [1, 1, 1, 1, 3, 3, 3, 3, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3]
+    );
 }
 
 #[test]

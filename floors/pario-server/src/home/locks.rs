@@ -11,7 +11,10 @@ use super::{Caller, Effect, Home};
 use crate::coherence::{LockAction, LockLine, LockState, LockWish, Owner, Patience, Refusal, Shape, Ticket};
 
 /// Locks that `status` tells of; the rest is counted.
-const SHOWN_MAX: usize = 4096;
+const SHOWN_MAX: usize = 1024;
+
+/// Holders that are named; the rest is counted.
+const NAMED_MAX: usize = 8;
 
 /// Who waits for a lock, under which of its numbers.
 pub(super) struct LockCaller {
@@ -122,7 +125,11 @@ impl Home {
     pub(super) fn leave_locks(&mut self, session: SessionId, inode: InodeId) {
         let mut actions = Vec::new();
         self.locks.left(inode, session, &mut actions);
-        self.forget_callers(|waiting| waiting.caller.session == session && waiting.inode == inode);
+        let mine = |waiting: &LockCaller| waiting.caller.session == session && waiting.inode == inode;
+        for waiting in self.forget_callers(mine) {
+            let text = format!("inode {inode} was closed while a lock of it was waited for");
+            self.reply(waiting.caller, Reply::Failed { fault: Fault::new(Code::Closed, text) });
+        }
         self.carry_out_locks(actions);
     }
 
@@ -135,13 +142,7 @@ impl Home {
 
     /// What a dead session left on a file cannot be had: who waits for its locks is told, instead of waiting for ever.
     pub(super) fn fail_lock_waiters(&mut self, inode: InodeId, fault: &Fault) {
-        let tickets: Vec<Ticket> = self
-            .lock_callers
-            .iter()
-            .filter(|(_, waiting)| waiting.inode == inode)
-            .map(|(ticket, _)| *ticket)
-            .collect();
-        for ticket in tickets {
+        for ticket in self.locks.behind_the_dead(inode) {
             if let Some(waiting) = self.forget_caller(ticket) {
                 self.reply(waiting.caller, Reply::Failed { fault: fault.clone() });
             }
@@ -165,16 +166,14 @@ impl Home {
         self.locks.deadline()
     }
 
-    fn forget_callers(&mut self, which: impl Fn(&LockCaller) -> bool) {
+    fn forget_callers(&mut self, which: impl Fn(&LockCaller) -> bool) -> Vec<LockCaller> {
         let tickets: Vec<Ticket> = self
             .lock_callers
             .iter()
             .filter(|(_, waiting)| which(waiting))
             .map(|(ticket, _)| *ticket)
             .collect();
-        for ticket in tickets {
-            self.forget_caller(ticket);
-        }
+        tickets.into_iter().filter_map(|ticket| self.forget_caller(ticket)).collect()
     }
 
     fn forget_caller(&mut self, ticket: Ticket) -> Option<LockCaller> {
@@ -209,11 +208,7 @@ impl Home {
     }
 
     fn refusal(&self, inode: InodeId, why: &Refusal) -> Fault {
-        let names = |owners: &[Owner]| {
-            let names: Vec<String> =
-                owners.iter().map(|owner| self.describe_session(owner.session)).collect();
-            names.join(", ")
-        };
+        let names = |owners: &[Owner]| self.names(owners).join(", ");
         match why {
             Refusal::InUse(owners) => {
                 Fault::new(Code::WouldBlock, format!("inode {inode} is locked by {}", names(owners)))
@@ -223,11 +218,8 @@ impl Home {
                 Fault::new(Code::TimedOut, text)
             }
             Refusal::Circle(owners) => {
-                let chain: Vec<String> = owners
-                    .iter()
-                    .chain(owners.first())
-                    .map(|owner| self.describe_session(owner.session))
-                    .collect();
+                let around = owners.iter().take(NAMED_MAX).chain(owners.first());
+                let chain: Vec<String> = around.map(|owner| self.describe_session(owner.session)).collect();
                 let text = format!("locks that wait for each other: {}", chain.join(" waits for "));
                 Fault::new(Code::Deadlock, text)
             }
@@ -238,13 +230,24 @@ impl Home {
         }
     }
 
+    /// Some of them by name, each once; the rest as a number.
+    fn names(&self, owners: &[Owner]) -> Vec<String> {
+        let sessions: std::collections::BTreeSet<SessionId> =
+            owners.iter().map(|owner| owner.session).collect();
+        let mut names: Vec<String> =
+            sessions.iter().take(NAMED_MAX).map(|session| self.describe_session(*session)).collect();
+        if NAMED_MAX < sessions.len() {
+            names.push(format!("{} others", sessions.len() - NAMED_MAX));
+        }
+        names
+    }
+
     /// Tells whoever waits for a lock whom it waits for.
     pub(super) fn tell_lock_waiters(&mut self, now: Nanos) {
         let mut told = Vec::new();
         for wait in self.locks.waiting(now) {
             let Some(waiting) = self.lock_callers.get(&wait.ticket) else { continue };
-            let holders: Vec<String> =
-                wait.holders.iter().map(|owner| self.describe_session(owner.session)).collect();
+            let holders = self.names(&wait.holders);
             let on = format!("inode {} is locked by {}", wait.inode, holders.join(", "));
             told.push(Effect::Waiting { caller: waiting.caller, on });
         }
@@ -265,8 +268,7 @@ impl Home {
             .waiting(now)
             .take(SHOWN_MAX)
             .map(|wait| {
-                let holders: Vec<String> =
-                    wait.holders.iter().map(|owner| self.describe_session(owner.session)).collect();
+                let holders = self.names(&wait.holders);
                 json!({
                     "inode": wait.inode, "waiter": self.describe_session(wait.owner.session), "mode": mode_word(wait.mode),
                     "start": wait.bytes.start, "end": end(wait.bytes.end), "waited_s": wait.waited.as_secs_f64(), "for": holders,

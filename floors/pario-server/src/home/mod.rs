@@ -344,7 +344,7 @@ impl Home {
     fn close(&mut self, session: SessionId, inode: InodeId) {
         self.users.leave(session, inode);
         self.leave_locks(session, inode);
-        self.pointers.leave(session, inode);
+        self.pointers.leave(session, inode, self.users.uses(inode));
         self.remove_if_unused(inode);
     }
 

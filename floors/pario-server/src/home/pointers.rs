@@ -4,7 +4,7 @@
 //! The memory has several writers, which is the exception (decision 0009): each change is one atomic addition or store, so a process that
 //! dies at any instruction leaves a pointer that is whole.
 //!
-//! Never: keeps a pointer whose sessions have all closed the file. Always: a pointer of a later view starts at 0.
+//! Never: keeps a pointer when nobody has the file open any more. Always: a pointer of a later view starts at 0.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,13 @@ use pario_sys::shared::Shared;
 use super::{Caller, Effect, Home};
 
 /// Pointers there may be at a time.
-const POINTERS_MAX: usize = 1 << 16;
+const POINTERS_MAX: usize = 1 << 14;
+
+/// Pointers that one session may have at a time.
+const POINTERS_OF_SESSION_MAX: usize = 1024;
+
+/// Pointers that nobody has any more, kept for members that come late.
+const LEFT_MAX: usize = 256;
 
 /// Bytes of a pointer's memory: the number, and the turns of ordered calls.
 const PAGE_BYTES: usize = 4096;
@@ -27,12 +33,15 @@ struct Pointer {
     page: Shared,
     descriptor: OwnedFd,
     sessions: HashSet<SessionId>,
+    /// Counts pointers.
+    number: u64,
 }
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Pointers {
     of: HashMap<(InodeId, u64), Pointer>,
+    made: u64,
 }
 
 impl Pointers {
@@ -47,6 +56,12 @@ impl Pointers {
             return Err(Fault::new(Code::Stale, text));
         }
         if !self.of.get(&key).is_some_and(fits) {
+            let mine = self.of.values().filter(|pointer| pointer.sessions.contains(&session)).count();
+            if POINTERS_OF_SESSION_MAX <= mine {
+                let text =
+                    format!("{mine} shared pointers are in use by one process; close files that need them");
+                return Err(Fault::new(Code::TooMany, text));
+            }
             if POINTERS_MAX <= self.of.len() {
                 return Err(Fault::new(Code::TooMany, format!("{POINTERS_MAX} shared pointers are in use")));
             }
@@ -54,23 +69,46 @@ impl Pointers {
             let (page, descriptor) =
                 made.map_err(|error| Fault::from_io(&error, "making a shared pointer"))?;
             let sessions = self.of.remove(&key).map(|old| old.sessions).unwrap_or_default();
-            self.of.insert(key, Pointer { epoch: id.epoch, page, descriptor, sessions });
+            self.made += 1;
+            self.of.insert(key, Pointer { epoch: id.epoch, page, descriptor, sessions, number: self.made });
         }
         let pointer = self.of.get_mut(&key).ok_or(Code::Stale)?;
         pointer.sessions.insert(session);
         Ok(pointer)
     }
 
-    /// A session does not use a file any more.
-    pub(super) fn leave(&mut self, session: SessionId, inode: InodeId) {
+    /// A session does not use a file any more; `used`: somebody else does, and may be a member of the group that has not moved its
+    /// pointer yet.
+    pub(super) fn leave(&mut self, session: SessionId, inode: InodeId, used: bool) {
         self.of.retain(|(file, _), pointer| {
-            *file != inode || !pointer.sessions.remove(&session) || !pointer.sessions.is_empty()
+            if *file == inode {
+                pointer.sessions.remove(&session);
+            }
+            *file != inode || used || !pointer.sessions.is_empty()
         });
+        self.bound();
     }
 
-    /// A session is gone.
-    pub(super) fn leave_all(&mut self, session: SessionId) {
-        self.of.retain(|_, pointer| !pointer.sessions.remove(&session) || !pointer.sessions.is_empty());
+    /// A session is gone, and with it the last use of files that `used` does not have.
+    pub(super) fn leave_all(&mut self, session: SessionId, used: impl Fn(InodeId) -> bool) {
+        self.of.retain(|(file, _), pointer| {
+            pointer.sessions.remove(&session);
+            !pointer.sessions.is_empty() || used(*file)
+        });
+        self.bound();
+    }
+
+    /// Of pointers that nobody has any more some are kept for members that come late, the newest.
+    fn bound(&mut self) {
+        let mut left: Vec<((InodeId, u64), u64)> =
+            self.of.iter().filter(|(_, p)| p.sessions.is_empty()).map(|(key, p)| (*key, p.number)).collect();
+        if left.len() <= LEFT_MAX {
+            return;
+        }
+        left.sort_unstable_by_key(|(_, number)| *number);
+        for (key, _) in &left[..left.len() - LEFT_MAX] {
+            self.of.remove(key);
+        }
     }
 
     pub(super) fn len(&self) -> usize {

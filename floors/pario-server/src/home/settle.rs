@@ -70,8 +70,10 @@ impl Home {
         self.leases.gone(session, now, &mut actions);
         self.carry_out(actions, now);
         self.drop_locks(session);
-        self.pointers.leave_all(session);
-        for inode in self.users.leave_all(session) {
+        let files = self.users.leave_all(session);
+        let users = &self.users;
+        self.pointers.leave_all(session, |inode| users.uses(inode));
+        for inode in files {
             self.remove_if_unused(inode);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pario_core::{Fault, ServerIndex};
 use pario_net::connection::Connection;
 use pario_net::greeting::{Purpose, session_sign};
-use pario_net::message::{At, NameRequest, Notice};
+use pario_net::message::{At, NameRequest, Notice, Request};
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::process::{Sign, fork_generation};
 
@@ -78,8 +78,13 @@ fn listen(listener: &Weak<Mount>, connection: &Arc<Connection>, epoch: u64) {
             }
             Ok(Some(Notice::RecallLock { inode, number, start, end })) => {
                 let file = mount.files().get(&inode).and_then(Weak::upgrade);
-                if let Some(file) = file {
-                    file.lock_recalled(number, start..end, epoch);
+                match file {
+                    Some(file) => file.lock_recalled(number, start..end, epoch),
+                    // A lock of a file that nobody here has open any more.
+                    None => {
+                        let _ =
+                            mount.tell(ServerIndex::MANAGER, &Request::Unlock { inode, number, keep: None });
+                    }
                 }
             }
             Ok(Some(Notice::Unlinked { inode })) => {

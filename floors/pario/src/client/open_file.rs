@@ -51,6 +51,13 @@ pub(crate) struct OpenFile {
     handles: AtomicUsize,
 }
 
+impl OpenFile {
+    /// Whether somebody in this process has it open.
+    pub(super) fn has_handles(&self) -> bool {
+        self.handles.load(Ordering::Acquire) != 0
+    }
+}
+
 impl std::fmt::Debug for OpenFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("OpenFile").field(&self.describe()).finish()

@@ -41,13 +41,13 @@ struct State {
     epoch: u64,
     /// Ordered calls since.
     calls: u64,
+    /// The manager's life in which it began.
+    manager: u64,
     known: Option<Known>,
 }
 
 #[derive(Clone)]
 struct Known {
-    /// The manager's life that has it.
-    manager: u64,
     page: Option<Arc<Shared>>,
 }
 
@@ -59,7 +59,8 @@ impl std::fmt::Debug for Pointer {
 
 impl Pointer {
     pub(super) fn new(file: Arc<OpenFile>, group: u64) -> Pointer {
-        Pointer { file, group, state: Mutex::default() }
+        let manager = file.mount.epoch();
+        Pointer { file, group, state: Mutex::new(State { manager, ..State::default() }) }
     }
 
     /// A new pointer, at 0, from now on. All members of the group do so at the same time.
@@ -67,6 +68,7 @@ impl Pointer {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.epoch += 1;
         state.calls = 0;
+        state.manager = self.file.mount.epoch();
         state.known = None;
     }
 
@@ -125,6 +127,7 @@ impl Pointer {
             if page.load_u64(TURN, Ordering::SeqCst) != turn {
                 let _ = page.futex_wait(slot(turn), ASLEEP, Some(LOOK));
                 check()?;
+                self.known()?;
             }
         }
         let at = page.fetch_add_u64(VALUE, by, Ordering::AcqRel);
@@ -142,16 +145,17 @@ impl Pointer {
         let mount = &self.file.mount;
         mount.check_process()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = &state.known {
-            if known.manager == mount.epoch() {
-                return Ok(known.clone());
-            }
+        if state.known.is_none() {
+            mount.listen()?;
+        }
+        if state.manager != mount.epoch() {
             let text =
                 format!("{}: the shared pointer was lost with the manager, server 0", self.file.describe());
             return Err(Fault::new(Code::Lost, text));
         }
-        mount.listen()?;
-        let manager = mount.epoch();
+        if let Some(known) = &state.known {
+            return Ok(known.clone());
+        }
         let pointer = self.id(state.epoch);
         let answer = mount.call(ServerIndex::MANAGER, &Request::SharePointer { pointer })?;
         let page = match (answer.reply, answer.descriptors.into_iter().next()) {
@@ -163,7 +167,7 @@ impl Pointer {
             (Reply::NotLent {}, _) => None,
             (other, _) => return Err(odd(&other)),
         };
-        let known = Known { manager, page };
+        let known = Known { page };
         state.known = Some(known.clone());
         Ok(known)
     }

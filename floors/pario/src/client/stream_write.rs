@@ -11,9 +11,10 @@ use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::{Concern, Concerned, RecordMeta};
+use pario_view::Direction;
 
 use super::lease::Access;
-use super::locks::Guarded;
+use super::locks::{Guarded, Kind};
 use super::memory::Source;
 use super::mount::Started;
 use super::open_file::OpenFile;
@@ -43,7 +44,9 @@ impl Place {
 
     /// Whether it is one piece of the file.
     pub(crate) fn is_one_piece(&self) -> bool {
-        self.span().is_some_and(|span| span.end - span.start == self.stream.end - self.stream.start)
+        let forward = self.view.view().direction() == Direction::Increasing;
+        forward
+            && self.span().is_some_and(|span| span.end - span.start == self.stream.end - self.stream.start)
     }
 
     /// How many pieces of the file a typical part of the stream lies in, judged by its beginning.
@@ -72,12 +75,15 @@ impl OpenFile {
             ));
         }
         // What must be there as a whole or not at all goes as one record, if it fits into one.
-        let one_record = guarded == Guarded::Yes && source.len() <= self.mount.outbox()?.whole_bytes_max();
+        let one_record = guarded != Guarded::No && source.len() <= self.mount.outbox()?.whole_bytes_max();
         if !one_record && (place.is_one_piece() || LARGE_BYTES <= place.piece_bytes()) {
             return self.write_pieces(place, source, (heard, guarded));
         }
         let _time = self.mount.timed(&self.mount.counters.write_ns);
-        let access = self.access(Want::Write {})?;
+        let (_lock, access) = match place.is_one_piece() {
+            true => self.access_range(&span, Kind::Write, guarded)?,
+            false => (None, self.access(Want::Write {})?),
+        };
         self.write_stream_as(&access, place, source, (heard, guarded))
     }
 
@@ -181,7 +187,7 @@ impl StreamWrite<'_> {
         file.mount.keep_minding();
         let record_max = match self.guarded {
             Guarded::No => outbox.record_bytes_max(),
-            Guarded::Yes => outbox.whole_bytes_max(),
+            Guarded::Whole | Guarded::Locked => outbox.whole_bytes_max(),
         };
         let (mut done, total, mut position) = (0, self.source.len(), 0);
         while done < total {

@@ -39,7 +39,8 @@ impl Guard<'_> {
     pub(super) fn guarded(&self) -> Guarded {
         match self {
             Guard::Off { .. } => Guarded::No,
-            Guard::Read { .. } | Guard::Write { .. } | Guard::Locked { .. } => Guarded::Yes,
+            Guard::Read { .. } | Guard::Write { .. } => Guarded::Whole,
+            Guard::Locked { .. } => Guarded::Locked,
         }
     }
 }
@@ -47,6 +48,8 @@ impl Guard<'_> {
 impl GroupFile {
     /// Whether overlapping accesses of the group happen one after the other: what is written at once is read at once. Collective.
     pub fn set_atomicity(&self, on: bool) -> Result<()> {
+        // What was started before goes on as it was.
+        self.line().run(|| Ok(()))?;
         self.inner.group.same_in(Call::SetAtomicity, "atomic mode", &[u8::from(on)])?;
         self.inner.atomic.on.store(on, Ordering::Release);
         self.inner.look_at_views()

@@ -49,13 +49,13 @@ impl GroupFile {
 
     /// Writes where the shared pointer is, all members in the order of their ranks. Collective.
     pub fn write_ordered(&self, data: &[u8]) -> Result<()> {
-        let offset = self.reserve_ordered(self.etypes(data.len())?)?;
+        let offset = self.reserve_part(data.len())?;
         self.write_at(offset, data)
     }
 
     /// Reads where the shared pointer is, all members in the order of their ranks. Collective.
     pub fn read_ordered(&self, target: &mut [u8]) -> Result<usize> {
-        let offset = self.reserve_ordered(self.etypes(target.len())?)?;
+        let offset = self.reserve_part(target.len())?;
         self.read_at(offset, target)
     }
 
@@ -73,13 +73,13 @@ impl GroupFile {
 
     /// First half of [`GroupFile::write_ordered`]; the second is [`GroupFile::end_write_all`].
     pub fn begin_write_ordered(&self, data: Vec<u8>) -> Result<()> {
-        let offset = self.reserve_ordered(self.etypes(data.len())?)?;
+        let offset = self.reserve_part(data.len())?;
         self.begin_write_at_all(offset, data)
     }
 
     /// First half of [`GroupFile::read_ordered`]; the second is [`GroupFile::end_read_all`].
     pub fn begin_read_ordered(&self, target: Vec<u8>) -> Result<()> {
-        let offset = self.reserve_ordered(self.etypes(target.len())?)?;
+        let offset = self.reserve_part(target.len())?;
         self.begin_read_at_all(offset, target)
     }
 
@@ -104,6 +104,13 @@ impl GroupFile {
     /// Where the shared pointer is, in elementary types.
     pub fn position_shared(&self) -> Result<u64> {
         Ok(self.inner.shared.get()?)
+    }
+
+    /// The caller's part of an ordered call. One that cannot be has its turn all the same, for the sake of the others.
+    fn reserve_part(&self, bytes: usize) -> Result<u64> {
+        let etypes = self.etypes(bytes);
+        let offset = self.reserve_ordered(etypes.as_ref().copied().unwrap_or(0));
+        etypes.and(offset)
     }
 
     fn etypes(&self, bytes: usize) -> Result<u64> {

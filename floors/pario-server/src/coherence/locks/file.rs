@@ -17,6 +17,9 @@ const AHEAD_MAX: u64 = 1 << 30;
 /// Where more tokens are out nobody gets more than was wished for: finding out what is free would cost more than it saves.
 const NEIGHBOURS_MAX: usize = 256;
 
+/// Owners whose ways are remembered; beyond, all begin anew.
+const STREAKS_MAX: usize = 1024;
+
 /// What an input of the machine may use.
 pub(super) struct Turn<'a> {
     pub(super) inode: InodeId,
@@ -235,6 +238,13 @@ impl FileLocks {
         })
     }
 
+    /// Wishes that a dead holder's token is in the way of.
+    pub(super) fn behind_the_dead(&self) -> Vec<Ticket> {
+        let dead = |number: &u64| self.tokens.get(number).is_some_and(|token| token.state == LockState::Dead);
+        let behind = self.queue.iter().filter(|waiting| self.blocking(&waiting.wish).iter().any(dead));
+        behind.map(|waiting| waiting.wish.ticket).collect()
+    }
+
     /// User locks that wait: whose, under which ticket, and for whom in earnest.
     pub(super) fn user_waits(&self) -> impl Iterator<Item = (Owner, Ticket, Vec<Owner>)> {
         let users =
@@ -377,6 +387,9 @@ impl FileLocks {
             Some(_) | None => 0,
         };
         let end = need.end.saturating_add(ahead).min(room.end);
+        if STREAKS_MAX <= self.streaks.len() {
+            self.streaks.clear();
+        }
         self.streaks.insert(key, Streak { end, ahead: ahead.max(bytes) });
         Shape::Bytes(need.start..end)
     }

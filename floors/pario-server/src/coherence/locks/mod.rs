@@ -225,7 +225,8 @@ impl Locks {
 
     /// Somebody wants a lock.
     pub fn lock(&mut self, wish: LockWish, now: Nanos, out: &mut Vec<LockAction>) {
-        let (ticket, inode, session) = (wish.ticket, wish.inode, wish.owner.session);
+        let (ticket, inode, session, club) =
+            (wish.ticket, wish.inode, wish.owner.session, wish.owner.club != 0);
         if LOCKS_PER_SESSION <= self.used.get(&session).map_or(0, |used| used.total) {
             out.push(LockAction::Refuse { ticket, why: Refusal::TooMany });
             return;
@@ -239,7 +240,10 @@ impl Locks {
         assert!(before.is_none(), "{ticket:?} waits already");
         self.deadlines.extend(deadline.map(|at| (at, ticket)));
         self.with(inode, out, |file, turn| file.wish(wish, now, turn));
-        self.break_circle(ticket, out);
+        // Who has nothing else is waited for by nobody.
+        if self.used.get(&session).is_some_and(|used| 1 < used.total) || club {
+            self.break_circle(ticket, out);
+        }
     }
 
     /// A token came back, or all of it but `keep`. A number that the session does not hold is ignored: it is late or doubled.
@@ -263,7 +267,13 @@ impl Locks {
         out: &mut Vec<LockAction>,
     ) {
         let blocked = self.with(inode, out, |file, turn| file.busy(session, number, keep, turn));
-        for ticket in blocked {
+        // A holder that waits for nothing closes no circle.
+        let waits = self
+            .files
+            .values()
+            .flat_map(FileLocks::user_waits)
+            .any(|(owner, ..)| owner.session == session || owner.club != 0);
+        for ticket in blocked.into_iter().filter(|_| waits) {
             self.break_circle(ticket, out);
         }
     }
@@ -353,6 +363,12 @@ impl Locks {
     /// Files on which a session has tokens or wishes, or had some that are not settled.
     pub fn files_of(&self, session: SessionId) -> impl Iterator<Item = InodeId> {
         self.used.get(&session).into_iter().flat_map(|used| used.files.keys().copied())
+    }
+
+    /// Wishes that wait for what the dead have left.
+    #[must_use]
+    pub fn behind_the_dead(&self, inode: InodeId) -> Vec<Ticket> {
+        self.files.get(&inode).map(FileLocks::behind_the_dead).unwrap_or_default()
     }
 
     /// Nothing is held and nobody waits.

@@ -5,7 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pario_core::Fault;
-use pario_core::limits::RECORD_BYTES_MAX;
 use pario_net::message::{LockMode, LockPatience, LockShape, LockSpace, Phase, Want};
 
 use super::super::lease::Access;
@@ -17,8 +16,10 @@ use super::{HeldLock, Holder, OpenFile, Wished};
 pub(crate) enum Guarded {
     /// It takes a lock of its own where it needs one.
     No,
-    /// The caller holds one over all of it.
-    Yes,
+    /// The same; and it must be there as a whole or not at all, if its process dies.
+    Whole,
+    /// The caller holds a lock over all of it; also as a whole or not at all.
+    Locked,
 }
 
 /// Held while an access goes on.
@@ -55,7 +56,10 @@ impl OpenFile {
     ) -> Result<Option<AccessLock>, Fault> {
         let Some(span) = place.span() else { return Ok(None) };
         let bytes = place.stream.end - place.stream.start;
-        let (shape, view) = if span.end - span.start == bytes {
+        let (shape, view) = if place.view.view().direction() != pario_view::Direction::Increasing {
+            // One that goes back and forth may lie anywhere.
+            (LockShape::Bytes { start: 0, end: u64::MAX }, None)
+        } else if span.end - span.start == bytes {
             (LockShape::Bytes { start: span.start, end: span.end }, None)
         } else {
             let shape = LockShape::Stream { view: place.view.number, offset: place.stream.start, bytes };
@@ -103,7 +107,7 @@ impl OpenFile {
             Kind::Write => Want::Write {},
         };
         let access = self.access(want)?;
-        if guarded == Guarded::Yes || !self.needs_lock(access.phase, range, kind) {
+        if guarded == Guarded::Locked || !self.needs_lock(access.phase, range, kind)? {
             return Ok((None, access));
         }
         drop(access);
@@ -113,22 +117,21 @@ impl OpenFile {
 
     /// Whether a contiguous access must keep others out by itself. Phases keep readers from writers unless they are mixed, and a
     /// server takes a record at once.
-    pub(in super::super) fn needs_lock(&self, phase: Phase, range: &Range<u64>, kind: Kind) -> bool {
-        if self.homeless.is_some() {
-            return false;
+    fn needs_lock(&self, phase: Phase, range: &Range<u64>, kind: Kind) -> Result<bool, Fault> {
+        if self.homeless.is_some() || range.is_empty() {
+            return Ok(false);
         }
-        match (phase, kind) {
+        Ok(match (phase, kind) {
             (Phase::Exclusive {} | Phase::Read {}, _) | (Phase::Write {}, Kind::Read) => false,
             (Phase::Write {}, Kind::Write) => {
-                let many = RECORD_BYTES_MAX as u64 / 4 < range.end - range.start;
                 let mut pieces = self.layout.pieces(range.clone());
-                let first = pieces.next();
-                let elsewhere = pieces.any(|piece| first.is_some_and(|first| first.server != piece.server));
-                elsewhere || (many && self.layout.count() == 1)
+                let Some(first) = pieces.next() else { return Ok(false) };
+                let elsewhere = pieces.any(|piece| first.server != piece.server);
+                elsewhere || (self.mount.at_once_bytes(first.server)? as u64) < range.end - range.start
             }
             // A word is copied at once by every machine.
             (Phase::Mixed {}, _) => 8 < range.end - range.start || range.start / 8 != (range.end - 1) / 8,
-        }
+        })
     }
 
     fn take_lane(&self) -> usize {

@@ -96,6 +96,7 @@ impl OpenFile {
                 patience,
             };
             let request = Request::Lock { inode: self.inode, wish };
+            let _slot = self.mount.lock_slot();
             let answer = self.mount.call(ServerIndex::MANAGER, &request);
             let Reply::Locked { number, start, end } =
                 answer.map_err(|fault| fault.at(self.describe()))?.reply
@@ -114,6 +115,13 @@ impl OpenFile {
                 drop(state);
                 self.say(Say::Return { number, keep: None });
                 continue;
+            }
+            if !self.has_handles() {
+                // Closed meanwhile: nobody would hear of a recall.
+                drop(state);
+                self.say(Say::Return { number, keep: None });
+                let text = format!("{} was closed while a lock of it was waited for", self.describe());
+                return Err(Fault::new(Code::Closed, text));
             }
             let which = state.table.granted(holder, (number, mode, shape), &wished.shape, &mut says);
             drop(state);

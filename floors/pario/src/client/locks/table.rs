@@ -116,7 +116,21 @@ impl Token {
             (LockShape::Bytes { start, end }, LockShape::Stream { .. }) => start == 0 && end == u64::MAX,
             (LockShape::Stream { .. }, LockShape::Bytes { .. }) => false,
         };
-        enough && inside && self.wanted.is_none()
+        enough && inside
+    }
+
+    /// Whether something may be locked under it. Where programs hold locks for long, others must not wait for more than is held: not for
+    /// an exclusive lock where a shared one is held, nor for bytes between two that are.
+    fn serves(&self, holder: Holder, mode: LockMode, shape: &LockShape) -> bool {
+        if !self.covers(mode, shape) {
+            return false;
+        }
+        let bytes = hull(shape);
+        let nested = self.uses.iter().any(|(_, used)| used.start <= bytes.start && bytes.end <= used.end);
+        if nested || holder.space == (LockSpace::Access {}) {
+            return nested || self.wanted.is_none();
+        }
+        self.wanted.is_none() && self.mode == mode && (self.uses.is_empty() || meet(&self.in_use(), &bytes))
     }
 
     /// What of it can stay although `wanted` goes: the side on which `needed` lies.
@@ -138,7 +152,8 @@ impl Table {
     pub fn begin(&mut self, holder: Holder, mode: LockMode, shape: &LockShape) -> Option<Use> {
         let place = self.place(&holder)?;
         self.recent = place;
-        let token = self.slots[place].tokens.iter_mut().rev().find(|token| token.covers(mode, shape))?;
+        let token =
+            self.slots[place].tokens.iter_mut().rev().find(|token| token.serves(holder, mode, shape))?;
         self.uses += 1;
         let bytes = hull(shape);
         token.used = join(&token.used, &bytes);
@@ -323,12 +338,23 @@ mod tests {
         let (mut table, first) = with_whole_file();
         assert_eq!(table.end(first), Some(None));
         for at in 0..100 {
-            let again = table.begin(ME, LockMode::Shared {}, &bytes(at..at + 1)).unwrap();
+            let again = table.begin(ME, ALONE, &bytes(at..at + 1)).unwrap();
             assert!(table.is_held(again));
             assert_eq!(table.end(again), Some(None));
             assert!(!table.is_held(again));
         }
         assert_eq!(table.begin(Holder { lane: 2, ..ME }, ALONE, &bytes(0..1)), None);
+    }
+
+    #[test]
+    fn others_wait_for_no_more_than_is_held() {
+        let (mut table, first) = with_whole_file();
+        assert_eq!(table.begin(ME, ALONE, &bytes(1000..1001)), None, "the bytes between are free");
+        assert_eq!(table.begin(ME, LockMode::Shared {}, &bytes(20..30)), None, "shared is less than alone");
+        assert_eq!(table.recalled(7, 5..6), Some(Say::Busy { number: 7, keep: Some(0..10) }));
+        let inner = table.begin(ME, ALONE, &bytes(2..4)).expect("what is locked can be locked again inside");
+        assert_eq!(table.end(first), Some(Some(Say::Return { number: 7, keep: Some(0..5) })));
+        assert!(table.is_held(inner));
     }
 
     #[test]
@@ -346,7 +372,7 @@ mod tests {
         assert_eq!(table.recalled(7, 50..60), Some(Say::Return { number: 7, keep: Some(0..50) }));
         assert!(table.is_held(first));
         assert_eq!(table.begin(ME, ALONE, &bytes(40..51)), None);
-        let second = table.begin(ME, ALONE, &bytes(40..50)).unwrap();
+        let second = table.begin(ME, ALONE, &bytes(5..50)).unwrap();
         assert_eq!(table.end(first), Some(None));
         assert_eq!(table.end(second), Some(None));
         // Unused now, but used here before: the next wish takes no more than it must.

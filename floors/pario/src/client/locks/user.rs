@@ -108,11 +108,13 @@ impl RangeLock {
 
     /// Fails if the lock was lost: the manager went away, and others may have been given it.
     pub fn check(&self) -> Result<()> {
+        self.file.mount.check_process()?;
         if self.held.is_some_and(|held| self.file.is_locked(held)) { Ok(()) } else { Err(self.lost().into()) }
     }
 
     /// Unlocks; fails if the lock had been lost before.
     pub fn unlock(mut self) -> Result<()> {
+        self.file.mount.check_process()?;
         let unlocked = self.held.take().is_some_and(|held| self.file.unlock(held));
         if unlocked { Ok(()) } else { Err(self.lost().into()) }
     }
