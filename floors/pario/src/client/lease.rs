@@ -70,7 +70,8 @@ impl Access<'_> {
         if self.epoch == self.file.mount.epoch() {
             return Ok(());
         }
-        let text = format!("{}: the manager was lost in the middle of a write", self.file.describe());
+        let text =
+            format!("{}: the manager, server 0, was lost in the middle of a write", self.file.describe());
         Err(Fault::new(pario_core::Code::Unreachable, text))
     }
 }

@@ -174,7 +174,9 @@ impl TierObject {
         }
         // Before the lease can be recalled: so everybody makes progress.
         let read = self.read_kept(at, target)?;
-        read.ok_or_else(|| Fault::new(Code::Unreachable, "the manager was lost in the middle of a read"))
+        read.ok_or_else(|| {
+            Fault::new(Code::Unreachable, "the manager, server 0, was lost in the middle of a read")
+        })
     }
 
     /// The object's length, from the file's.
