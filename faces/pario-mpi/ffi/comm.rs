@@ -183,7 +183,10 @@ unsafe extern "C" fn forget_meeting(
 /// MPI ends: what the program has not closed is given to the servers now.
 unsafe extern "C" fn finalize(_comm: Comm, _key: c_int, _value: *mut c_void, _extra: *mut c_void) -> c_int {
     for opened in table::take_all() {
-        let _ = super::errors::protected(|| opened.file.abandon());
+        if let Err(problem) = super::errors::protected(|| opened.file.abandon()) {
+            // Nobody is left to be given an error code.
+            super::errors::complain(&format!("{} was never closed: {}", opened.file.name(), problem.text));
+        }
     }
     0
 }

@@ -81,3 +81,8 @@ fn new_code(class: c_int, text: &str) -> Option<c_int> {
     // MPICH before 5 keeps no strings for codes of its own classes; what it uses itself does.
     api::mpich_error_code(class, &words)
 }
+
+/// Says something where nobody is left to be given an error.
+pub(crate) fn complain(what: &str) {
+    eprintln!("pario: {what}");
+}

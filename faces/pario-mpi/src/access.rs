@@ -7,8 +7,8 @@ use pario::{GroupFile, Seek};
 
 use crate::ffi::Memory;
 use crate::file::OpenFile;
-use crate::late;
 use crate::problem::{Class, Problem, Result};
+use crate::shared;
 
 /// Where an access begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,8 +118,8 @@ impl OpenFile {
                 file.seek(Seek::Set(after.ok_or_else(far)?))?;
                 Ok(before)
             }
-            Place::Shared => late::reserve_shared(file, etypes),
-            Place::Ordered => late::reserve_ordered(file, etypes),
+            Place::Shared => shared::reserve_shared(file, etypes),
+            Place::Ordered => shared::reserve_ordered(file, etypes),
         }
     }
 

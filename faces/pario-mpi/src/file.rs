@@ -9,11 +9,11 @@ use pario::{Group, GroupFile, Partition, Seek, SharedOptions};
 use crate::access::{Place, Way};
 use crate::amode::Amode;
 use crate::hints::Wishes;
-use crate::late;
 use crate::mounts::partition_of;
 use crate::path::Target;
 use crate::problem::{Class, Problem, Result};
 use crate::served::Served;
+use crate::shared;
 use crate::worker::Pool;
 
 /// What a program wants to open.
@@ -91,7 +91,7 @@ impl OpenFile {
             served: Served::by_environment(),
         };
         if amode.append {
-            opened.on_file(late::append)?;
+            opened.on_file(shared::append)?;
         }
         Ok(opened)
     }
@@ -125,10 +125,10 @@ impl OpenFile {
     /// Gives what was written to the servers and lets go of the file, without the others: the program ends and has not closed it.
     pub fn abandon(&self) -> Result<()> {
         let drained = self.line.drain();
-        // Dropping a file closes it.
-        drop(self.file.write().unwrap_or_else(PoisonError::into_inner).take());
+        let file = self.file.write().unwrap_or_else(PoisonError::into_inner).take();
+        let closed = file.map_or(Ok(()), |file| file.abandon().map_err(Problem::from));
         self.served.report(self.group.rank(), &self.name);
-        drained
+        drained.and(closed)
     }
 
     /// For people.
@@ -271,18 +271,18 @@ impl OpenFile {
 
     /// Moves the shared pointer; collective.
     pub fn seek_shared(&self, to: Seek) -> Result<()> {
-        self.on_file(|file| late::seek_shared(file, to))
+        self.on_file(|file| shared::seek_shared(file, to))
     }
 
     /// Where the shared pointer is.
     pub fn position_shared(&self) -> Result<i64> {
-        self.on_file(|file| Ok(i64::try_from(late::position_shared(file)?).unwrap_or(i64::MAX)))
+        self.on_file(|file| Ok(i64::try_from(shared::position_shared(file)?).unwrap_or(i64::MAX)))
     }
 
     /// The byte of the file that the shared pointer is at.
     pub fn shared_byte_offset(&self) -> Result<i64> {
         self.on_file(|file| {
-            let offset = file.byte_offset(late::position_shared(file)?)?;
+            let offset = file.byte_offset(shared::position_shared(file)?)?;
             Ok(i64::try_from(offset).unwrap_or(i64::MAX))
         })
     }
@@ -292,13 +292,13 @@ impl OpenFile {
         self.line.drain()?;
         self.on_file(|file| {
             file.group().same("atomic mode", &[u8::from(atomic)])?;
-            late::set_atomicity(file, atomic)
+            shared::set_atomicity(file, atomic)
         })
     }
 
     /// Whether atomic mode is on.
     pub fn atomicity(&self) -> Result<bool> {
-        self.on_file(|file| Ok(late::atomicity(file)))
+        self.on_file(|file| Ok(shared::atomicity(file)))
     }
 
     /// The path in its partition.

@@ -7,13 +7,13 @@ mod access;
 mod amode;
 mod file;
 mod hints;
-mod late;
 mod meeting;
 mod mounts;
 mod path;
 pub mod posix;
 mod problem;
 mod served;
+mod shared;
 mod worker;
 
 pub mod ffi;

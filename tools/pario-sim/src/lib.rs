@@ -21,6 +21,8 @@ mod bugs;
 mod chance;
 mod client;
 mod coverage;
+mod events;
+mod faults;
 mod manager;
 mod step;
 mod world;

@@ -62,6 +62,17 @@ impl Application {
     }
 }
 
+impl super::mount::Mount {
+    /// The application as a number, for locks that are held on its behalf.
+    pub(super) fn application_number(&self) -> u64 {
+        let name = self.spec.application.name.as_bytes();
+        let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        hash | 1 << 63
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

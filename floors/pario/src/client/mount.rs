@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use pario_core::limits::{FRAME_DATA_BYTES_MAX, IN_FLIGHT_MAX};
+use pario_core::limits::FRAME_DATA_BYTES_MAX;
 use pario_core::{Clock, Code, Fault, FileAttr, InodeId, Nanos, PartitionId, ServerIndex, SessionId};
 use pario_net::connection::{Answer, Connection, Ticket};
 use pario_net::frame::PROTOCOL;
@@ -32,9 +32,6 @@ const MESSAGES: &str = "pario::messages";
 
 /// Answers that may be on their way without anybody waiting for them.
 const TOLD_MAX: u64 = 64;
-
-/// Wishes for locks that wait at the manager at a time; more wait here.
-const LOCKS_WAITING_MAX: usize = IN_FLIGHT_MAX / 2;
 
 /// A server that was given up because it said nothing is not asked again for so long: one call may need it several times, and
 /// must not wait for it each time.
@@ -109,7 +106,7 @@ struct Link {
 
 /// See the module.
 pub struct Mount {
-    spec: MountSpec,
+    pub(super) spec: MountSpec,
     way: Mutex<Way>,
     session: SessionId,
     /// Sessions that say the same number are one user of a file; 0: a user of its own.
@@ -142,7 +139,7 @@ pub struct Mount {
     /// Shown while leases may be held.
     pub(super) sign: OnceLock<Sign>,
     /// Wishes for locks that wait at the manager.
-    lock_slots: (Mutex<usize>, Condvar),
+    pub(super) lock_slots: (Mutex<usize>, Condvar),
 }
 
 impl std::fmt::Debug for Mount {
@@ -235,37 +232,6 @@ impl Mount {
         server: ServerIndex,
     ) -> Result<Option<(SocketAddr, SocketAddr)>, Fault> {
         Ok(self.connection(server)?.network_addresses())
-    }
-
-    /// Bytes of one block that a server is given at once, in one record, one message or one system call.
-    pub(super) fn at_once_bytes(&self, server: ServerIndex) -> Result<usize, Fault> {
-        let connection = self.connection(server)?;
-        if !connection.shares_memory() {
-            return self.transfer_bytes(server);
-        }
-        match connection.welcome().lends_writing {
-            true => Ok(usize::MAX),
-            false => Ok(self.outbox()?.record_bytes_max()),
-        }
-    }
-
-    /// Room for one more wish for a lock that waits at the manager: the connection must have room for everything else.
-    pub(super) fn lock_slot(&self) -> LockSlot<'_> {
-        let mut taken = self.lock_slots.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while LOCKS_WAITING_MAX <= *taken {
-            taken = self.lock_slots.1.wait(taken).unwrap_or_else(PoisonError::into_inner);
-        }
-        *taken += 1;
-        LockSlot(self)
-    }
-
-    /// The application as a number, for locks that are held on its behalf.
-    pub(super) fn application_number(&self) -> u64 {
-        let name = self.spec.application.name.as_bytes();
-        let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
-        hash | 1 << 63
     }
 
     pub(super) fn session(&self) -> SessionId {
@@ -807,16 +773,6 @@ fn replaced(server: ServerIndex, incarnation: u64, fault: Fault) -> Fault {
     }
     let text = format!("server {server} is being replaced and cannot be used yet: {}", fault.text);
     Fault::new(Code::Unreachable, text)
-}
-
-/// See [`Mount::lock_slot`].
-pub(super) struct LockSlot<'a>(&'a Mount);
-
-impl Drop for LockSlot<'_> {
-    fn drop(&mut self) {
-        *self.0.lock_slots.0.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.lock_slots.1.notify_one();
-    }
 }
 
 pub(super) fn program() -> String {

@@ -488,6 +488,15 @@ impl GroupFile {
         self.inner.group.agree_in(Call::Sync, mine)
     }
 
+    /// Lets go of it without the others, for a program that ends and has not closed it: what this member wrote is in the servers' stores.
+    pub fn abandon(self) -> Result<()> {
+        // What stands between the file and its servers lets go by itself, in its own order.
+        if self.inner.tier.is_some() || self.inner.plain.is_some() {
+            return Ok(());
+        }
+        self.inner.line.run(|| self.inner.file.close_shared())
+    }
+
     /// Closes it; collective. Errors of any member are told to all.
     pub fn close(self) -> Result<()> {
         let group = Arc::clone(&self.inner.group);

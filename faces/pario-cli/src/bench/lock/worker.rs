@@ -52,8 +52,8 @@ fn cached(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
     drop(file.lock(0..1, &options)?);
     let before = counts_of(&partition);
     // What a look at the number costs itself is seen by the next.
-    let first = system_calls();
-    let calls = system_calls();
+    let first = system_calls()?;
+    let calls = system_calls()?;
     let look = calls.saturating_sub(first);
     let began = Began::now();
     for number in 0..job.count {
@@ -61,7 +61,7 @@ fn cached(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
         file.lock(at..at + 100, &options)?.unlock()?;
     }
     let seconds = began.elapsed().as_secs_f64();
-    let after = system_calls();
+    let after = system_calls()?;
     let mut counts = counts_since(&partition, &before);
     counts.insert(CALLS.to_owned(), after.saturating_sub(calls).saturating_sub(look));
     file.close()?;
@@ -69,14 +69,15 @@ fn cached(state: &mut State, job: &LockJob) -> Result<Outcome, BenchError> {
 }
 
 /// Reads and writes of this process, and times that it waited, as the kernel counts them.
-fn system_calls() -> u64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+fn system_calls() -> Result<u64, BenchError> {
+    let read = |path: &str| std::fs::read_to_string(path).map_err(BenchError::when("counting system calls"));
+    let (io, status) = (read("/proc/self/io")?, read("/proc/self/status")?);
     let number = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split_whitespace().last()?.parse().ok()).unwrap_or(0u64)
+        let number = line.and_then(|line| line.split_whitespace().last()?.parse::<u64>().ok());
+        number.ok_or_else(|| BenchError::Worker(format!("the kernel does not count {name}")))
     };
-    number(&io, "syscr:") + number(&io, "syscw:") + number(&status, "voluntary_ctxt_switches:")
+    Ok(number(&io, "syscr:")? + number(&io, "syscw:")? + number(&status, "voluntary_ctxt_switches:")?)
 }
 
 fn group() -> Result<Arc<dyn Group>, BenchError> {

@@ -33,7 +33,7 @@ pub(crate) struct AccessLock {
 impl Drop for AccessLock {
     fn drop(&mut self) {
         if let Some(held) = self.held {
-            // A lock that was lost with the manager failed the access under it.
+            // One that was lost with the manager is not ours to end; the access under it looked at that before each of its pieces.
             self.file.unlock(held);
         }
         self.file.free_lane(self.lane);

@@ -4,6 +4,7 @@
 //! Never: waits for a lock while it holds up a lease. Always: a lock that was lost with the manager says so, to whoever looks or unlocks.
 
 mod access;
+mod slots;
 pub mod table;
 mod user;
 
