@@ -6,7 +6,9 @@
 //! inode, so that all generations of an inode share a lock.
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pario_core::{Generation, InodeId, ObjectId, Space};
@@ -49,7 +51,23 @@ pub(crate) struct OpenObject {
     pub(crate) direct: Option<Arc<dyn DiskFile>>,
     writable: bool,
     gate: Gate,
+    /// Of the file, as far as large writes know: those beyond it bring new blocks.
+    end: AtomicU64,
 }
+
+impl OpenObject {
+    /// Whether a write of these bytes lengthens the object; from now on it is as long.
+    pub(crate) fn lengthens(&self, range: &Range<u64>) -> bool {
+        if self.end.load(Ordering::Relaxed) == UNKNOWN {
+            // Whoever cannot tell its length lengthens nothing.
+            self.end.store(self.plain.length().unwrap_or(UNKNOWN - 1), Ordering::Relaxed);
+        }
+        self.end.fetch_max(range.end, Ordering::Relaxed) < range.end
+    }
+}
+
+/// No large write has asked for the length yet.
+const UNKNOWN: u64 = u64::MAX;
 
 type Shard = Lru<ObjectId, Arc<OpenObject>>;
 
@@ -269,7 +287,7 @@ impl ObjectDirectory {
             (Buffering::Direct, true) => Some(self.disk.open_direct(&path, OpenMode::Write)?),
             (Buffering::Direct, false) => Some(self.disk.open_direct(&path, OpenMode::Read)?),
         };
-        Ok(Some(OpenObject { plain, direct, writable, gate: Gate::default() }))
+        Ok(Some(OpenObject { plain, direct, writable, gate: Gate::default(), end: AtomicU64::new(UNKNOWN) }))
     }
 
     fn make(&self, object: ObjectId, path: &Path) -> io::Result<Arc<dyn DiskFile>> {

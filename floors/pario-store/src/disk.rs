@@ -61,6 +61,10 @@ pub trait Disk: Send + Sync + Debug {
     fn space(&self, path: &Path) -> io::Result<Space>;
     /// Puts everything on the file system that holds `path` on stable storage.
     fn sync_all(&self, path: &Path) -> io::Result<()>;
+    /// Whether a large write below `path` is cheaper after [`DiskFile::make_room`].
+    fn gains_by_room(&self, _path: &Path) -> bool {
+        false
+    }
 }
 
 /// An open file. Offsets are explicit, so that threads can share it.
@@ -73,6 +77,10 @@ pub trait DiskFile: Send + Sync + Debug {
     fn set_len(&self, bytes: u64) -> io::Result<()>;
     /// Its length.
     fn length(&self) -> io::Result<u64>;
+    /// Has blocks allotted for bytes that are about to be written; changes neither bytes nor length.
+    fn make_room(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
     /// Puts its bytes and its length on stable storage.
     fn sync_data(&self) -> io::Result<()>;
     /// Puts its bytes and all its attributes on stable storage.

@@ -1,14 +1,18 @@
 //! Plain files: one per object, in the system's cache.
 //!
-//! Never: holds bytes itself; what a write returned for survives the death of this process.
+//! Never: holds bytes itself; what a write returned for survives the death of this process. Large writes that lengthen an object have
+//! their blocks allotted first, exactly those, where the file system gains by it.
 
+use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
 use pario_sys::Piece;
 
-use crate::directory::{Buffering, ObjectDirectory, Want};
+use crate::directory::{Buffering, ObjectDirectory, OpenObject, Want};
 use crate::disk::Disk;
 use crate::error::{Doing, StoreError};
 use crate::real_disk::RealDisk;
@@ -20,7 +24,11 @@ use crate::sync::Counters;
 pub struct FilesStore {
     directory: ObjectDirectory,
     counters: Counters,
+    makes_room: AtomicBool,
 }
+
+/// Allotting blocks is one more call: less is not worth it.
+const ROOM_BYTES_MIN: u64 = 256 << 10;
 
 impl FilesStore {
     /// Opens the store in `dir`, which must be there; an empty one becomes a store.
@@ -30,17 +38,37 @@ impl FilesStore {
 
     /// The same, on a disk of one's own.
     pub fn open_on(disk: Arc<dyn Disk>, dir: &Path) -> Result<FilesStore, StoreError> {
+        let makes_room = AtomicBool::new(disk.gains_by_room(dir));
         let directory = ObjectDirectory::open(disk, dir, Buffering::System)?;
-        Ok(FilesStore { directory, counters: Counters::default() })
+        Ok(FilesStore { directory, counters: Counters::default(), makes_room })
+    }
+
+    /// Has blocks allotted for what is about to be written.
+    fn make_room(&self, open: &OpenObject, range: &Range<u64>) {
+        let bytes = range.end - range.start;
+        if bytes < ROOM_BYTES_MIN || !self.makes_room.load(Ordering::Relaxed) || !open.lengthens(range) {
+            return;
+        }
+        match open.plain.make_room(range.start, bytes) {
+            Ok(()) => {}
+            // The write will say so, if it is true for it.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            Err(error) => {
+                tracing::debug!(%error, "blocks cannot be allotted before they are written");
+                self.makes_room.store(false, Ordering::Relaxed);
+            }
+        }
     }
 }
 
 impl Store for FilesStore {
     fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
         let bytes = total_bytes(pieces);
+        let range = at.0..at.0.saturating_add(bytes);
         self.directory.with(object, Want::Made, |open| {
+            self.make_room(open, &range);
             open.plain.write_pieces_at(pieces, at.0).map_err(|e| {
-                let range = at.0..at.0.saturating_add(bytes);
+                let range = range.clone();
                 StoreError::from_io(e, Doing::Writing, object, range, self.directory.root())
             })
         })?;
@@ -154,6 +182,46 @@ mod tests {
         std::fs::remove_dir(dir.path().join("objects")).unwrap();
         let error = store.write(object(1, 0), LocalOffset(0), &[Piece::from(&b"x"[..])]).unwrap_err();
         assert!(matches!(error, StoreError::MissingDirectory { .. }), "{error}");
+    }
+
+    /// Blocks of 512 bytes that a file has.
+    fn blocks(path: &Path) -> u64 {
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).unwrap())
+    }
+
+    #[test]
+    fn room_is_made_for_what_is_written_and_for_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FilesStore::open(dir.path()).unwrap();
+        store.makes_room.store(true, Ordering::Relaxed);
+        let (id, large) = (object(1, 0), vec![7; 1 << 20]);
+        for at in [0, 3 << 20, 1 << 20, 0] {
+            store.write(id, LocalOffset(at), &[Piece::from(&large[..])]).unwrap();
+        }
+        let path = dir.path().join("objects/01/0000000000000001-00000000");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 << 20);
+        std::fs::File::open(&path).unwrap().sync_all().unwrap();
+        assert!(blocks(&path) * 512 < (3 << 20) + (64 << 10), "{} blocks", blocks(&path));
+        let mut back = vec![1; 4 << 20];
+        assert_eq!(store.read(id, LocalOffset(0), &mut back).unwrap(), 4 << 20);
+        let parts: Vec<&[u8]> = back.chunks(1 << 20).collect();
+        let filled = [7, 7, 0, 7].map(|byte| vec![byte; 1 << 20]);
+        assert!(parts == filled, "a part is not what was written");
+    }
+
+    #[test]
+    fn only_large_writes_that_lengthen_an_object_make_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FilesStore::open(dir.path()).unwrap();
+        let id = object(1, 0);
+        store.write(id, LocalOffset(0), &[Piece::from(&b"x"[..])]).unwrap();
+        let lengthens = |range: Range<u64>| {
+            store.directory.with(id, Want::Existing, |open| Ok(open.lengthens(&range))).unwrap().unwrap()
+        };
+        assert!(!lengthens(0..1), "it is as long already");
+        assert!(lengthens(1..1000));
+        assert!(!lengthens(10..1000));
+        assert!(lengthens(500..1001));
     }
 
     #[test]

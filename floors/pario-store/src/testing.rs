@@ -94,6 +94,10 @@ impl Disk for SwitchDisk {
     fn sync_all(&self, path: &Path) -> io::Result<()> {
         RealDisk.sync_all(path)
     }
+
+    fn gains_by_room(&self, _path: &Path) -> bool {
+        true
+    }
 }
 
 impl DiskFile for SwitchFile {

@@ -22,8 +22,10 @@ pub struct Pace {
 
 /// Behind by less than this, nobody waits: a rest is never much shorter than asked for, and many small calls would each rest too long.
 /// What is not waited for stays due, so that the pace holds.
-const SLACK: Duration = Duration::from_nanos(SLACK_NS);
-const SLACK_NS: u64 = 1_000_000;
+const SLACK: Duration = Duration::from_millis(1);
+/// Whoever comes back so soon after its rest was over came late only because the processors were busy, as if the store had gone on with
+/// what lay in its queue.
+const LATE_NS: u64 = 10_000_000;
 
 /// A store that takes its time: like one disk, it does one thing after the other.
 pub struct Throttled {
@@ -63,8 +65,7 @@ impl Throttled {
         }
         let end = {
             let mut busy_until = lock(&self.busy_until);
-            // Whoever comes back within the slack has rested a little too long, and the store was not idle.
-            let now = self.clock.now().0.saturating_sub(SLACK_NS);
+            let now = self.clock.now().0.saturating_sub(LATE_NS);
             let start = Nanos(now).max(*busy_until);
             *busy_until = Nanos(start.0.saturating_add(cost));
             *busy_until

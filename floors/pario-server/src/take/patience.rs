@@ -15,8 +15,13 @@ use std::time::Duration;
 
 use pario_core::{Nanos, ObjectId};
 
-/// A record that leaves holes waits at most so long for its neighbours.
-const PATIENCE: Duration = Duration::from_millis(50);
+/// A record that leaves holes waits at most so long for its neighbours, while nobody waits and every outbox has room: a writer that
+/// shares its processor with others may be away for long, and a stretch without its bytes costs a system call per piece.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// Writers that should be there and were never seen are hoped for so long.
+const PATIENCE_UNSEEN: Duration = Duration::from_millis(50);
+/// A server leaves the processors to busy writers for so long.
+const PATIENCE_BUSY: Duration = Duration::from_millis(50);
 /// The same while an outbox is full, at first: whether waiting was worth it decides about the next time.
 const PATIENCE_FULL: Duration = Duration::from_millis(32);
 const PATIENCE_FULL_MIN: Duration = Duration::from_millis(8);
@@ -133,7 +138,7 @@ impl Writers {
 
     /// Some that should be there have not been seen yet, and there is hope.
     fn lack_some(&self, now: Nanos) -> bool {
-        self.last.len() < self.expected && now.since(self.since) < PATIENCE
+        self.last.len() < self.expected && now.since(self.since) < PATIENCE_UNSEEN
     }
 }
 
@@ -240,7 +245,7 @@ impl Patience {
     fn pause_of_writers(&self, due: &[Due], oldest: Nanos, mood: Mood) -> Option<Nanos> {
         let places: HashSet<usize> = due.iter().map(|due| due.place).collect();
         let newest = due.iter().map(|due| due.committed).max()?;
-        let until = until(newest, PAUSE).min(until(oldest, PATIENCE));
+        let until = until(newest, PAUSE).min(until(oldest, PATIENCE_BUSY));
         let waits =
             self.processors <= places.len() && !mood.half && !mood.full && !mood.waits && mood.now < until;
         waits.then_some(until)
@@ -259,7 +264,7 @@ impl Patience {
             self.waited_wait = worth.clamp(PATIENCE_WAITED_MIN, PATIENCE_WAITED);
             return Choice::Take(upto);
         }
-        let patient = until(oldest, if self.is_shared(due, mood.now) { PATIENCE } else { PATIENCE_ALONE });
+        let patient = until(oldest, self.bears(due, mood.now));
         let full = self.full_since.map_or(patient, |since| until(since, self.full_wait));
         let waited = self.waited_since.map_or(patient, |since| until(since, self.waited_wait));
         let limit = patient.min(full).min(waited);
@@ -280,11 +285,14 @@ impl Patience {
         due.iter().any(|due| due.leaves_holes() && self.writers.get(&due.object).is_some_and(hopes))
     }
 
-    /// Whether an object in which holes are left has several writers.
-    fn is_shared(&self, due: &[Due], now: Nanos) -> bool {
-        let several =
-            |object| self.writers.get(object).is_some_and(|writers: &Writers| writers.are_several(now));
-        due.iter().any(|due| several(&due.object))
+    /// How long records with holes are kept: long where their neighbours' writers are known, and are only late.
+    fn bears(&self, due: &[Due], now: Nanos) -> Duration {
+        let of = |object| match self.writers.get(object) {
+            Some(writers) if 1 < writers.last.len() => PATIENCE,
+            Some(writers) if writers.lack_some(now) => PATIENCE_UNSEEN,
+            Some(_) | None => PATIENCE_ALONE,
+        };
+        due.iter().map(|due| of(&due.object)).max().unwrap_or(PATIENCE_ALONE)
     }
 
     /// The highest place that a writer has come to and below which everything fits together, but for what comes late.

@@ -72,8 +72,8 @@ fn what_all_have_come_to_is_taken() {
     ];
     assert_eq!(patience.choose(&dumps, mood(6)), below(4000));
     // The fifth has lost its neighbours for now, and they are known to come.
-    assert_eq!(patience.choose(&dumps[4..], mood(7)), wait(55));
-    assert_eq!(patience.choose(&dumps[4..], mood(55)), below(8000));
+    assert_eq!(patience.choose(&dumps[4..], mood(7)), wait(255));
+    assert_eq!(patience.choose(&dumps[4..], mood(255)), below(8000));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn one_of_many_is_waited_for_and_holes_of_all_are_not() {
     let mut patience = Patience::new(2);
     let twenty: Vec<Due> = (0..20).map(|place| due(place, 1, 0..20_000, 1000)).collect();
     patience.choose(&twenty, mood(2));
-    assert_eq!(patience.choose(&twenty[1..], mood(3)), wait(51));
+    assert_eq!(patience.choose(&twenty[1..], mood(3)), wait(251));
     let holes: Vec<Due> = (0..20).map(|place| due(place, 1, 0..20_000, 950)).collect();
     assert_eq!(patience.choose(&holes, mood(3)), below(20_000));
 }
@@ -143,7 +143,7 @@ fn records_of_several_objects_are_cut_by_time() {
         due(1, 3, 0..4000, 2000),
         Due { object: other, ..due(1, 4, 0..10, 10) },
     ];
-    assert_eq!(patience.choose(&dumps, mood(4)), wait(51));
+    assert_eq!(patience.choose(&dumps, mood(4)), wait(251));
     let in_order = [dumps[0].clone(), dumps[2].clone(), dumps[3].clone(), dumps[1].clone()];
     let in_order =
         in_order.map(|due| Due { committed: Nanos(if due.span.end == 8000 { 9 } else { 3 } * MS), ..due });
@@ -156,16 +156,17 @@ fn who_comes_late_is_not_waited_for_again() {
     let first = [due(0, 1, 0..4000, 2000), due(1, 1, 0..4000, 2000), due(0, 2, 4000..8000, 2000)];
     assert_eq!(patience.choose(&first, mood(4)), below(4000));
     // The second dump is given up without the other writer.
-    assert_eq!(patience.choose(&first[2..], mood(53)), below(8000));
-    let third = [due(0, 54, 8000..12000, 2000), due(1, 54, 4000..8000, 2000), due(1, 54, 8000..9000, 500)];
-    assert_eq!(patience.choose(&third[..2], mood(55)), below(8000));
-    assert_eq!(patience.choose(&third, mood(55)), below(9000));
+    assert_eq!(patience.choose(&first[2..], mood(253)), below(8000));
+    let third = [due(0, 254, 8000..12000, 2000), due(1, 254, 4000..8000, 2000), due(1, 254, 8000..9000, 500)];
+    assert_eq!(patience.choose(&third[..2], mood(255)), below(8000));
+    assert_eq!(patience.choose(&third, mood(255)), below(9000));
     // From then on both are together again.
-    let both = [due(0, 54, 9000..12000, 1500), due(1, 56, 9000..12000, 1500), due(0, 57, 12000..16000, 2000)];
-    assert_eq!(patience.choose(&both[..1], mood(56)), wait(104));
-    assert_eq!(patience.choose(&both, mood(58)), below(12000));
+    let both =
+        [due(0, 254, 9000..12000, 1500), due(1, 256, 9000..12000, 1500), due(0, 257, 12000..16000, 2000)];
+    assert_eq!(patience.choose(&both[..1], mood(256)), wait(504));
+    assert_eq!(patience.choose(&both, mood(258)), below(12000));
     // A writer that went beyond is not late when it begins anew.
-    assert_eq!(patience.choose(&[due(1, 60, 0..4000, 2000)], mood(61)), wait(110));
+    assert_eq!(patience.choose(&[due(1, 260, 0..4000, 2000)], mood(261)), wait(510));
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn a_full_outbox_is_borne_for_as_long_as_it_was_worth_it() {
 fn urgency_ends_patience_at_once_and_a_full_outbox_soon() {
     let mut patience = Patience::new(2);
     let two = [due(0, 10, 0..4000, 1000), due(1, 11, 0..4000, 1000)];
-    assert_eq!(patience.choose(&two, mood(12)), wait(60));
+    assert_eq!(patience.choose(&two, mood(12)), wait(260));
     let full = |now_ms| Mood { full: true, ..mood(now_ms) };
     assert_eq!(patience.choose(&two, full(13)), wait(45));
     assert_eq!(patience.choose(&two, full(45)), below(4000));

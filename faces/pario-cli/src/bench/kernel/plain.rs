@@ -21,6 +21,8 @@ use crate::clock::{Began, rest};
 pub(super) const WHOLE_CALL_BYTES: usize = 4 << 20;
 /// Behind by less than this, nobody waits: a rest is never shorter.
 const REST_MIN: Duration = Duration::from_millis(1);
+/// Whoever comes back so soon after its rest was over goes on as if it had come in time: limited stores bear as much.
+const LATE: Duration = Duration::from_millis(10);
 /// Most bytes of the image that memory is copied into, unless one step is larger.
 const IMAGE_BYTES_MAX: u64 = 64 << 20;
 
@@ -42,9 +44,10 @@ impl Pace {
     fn spend(&mut self, bytes: usize) {
         let Some(bytes_per_s) = self.bytes_per_s else { return };
         let now = self.began.elapsed();
-        self.due = self.due.max(now) + cost(bytes, bytes_per_s);
-        if REST_MIN < self.due - now {
-            rest(self.due - now);
+        self.due = self.due.max(now.saturating_sub(LATE)) + cost(bytes, bytes_per_s);
+        let left = self.due.saturating_sub(now);
+        if REST_MIN < left {
+            rest(left);
         }
     }
 
@@ -56,7 +59,8 @@ impl Pace {
     /// Waits until so many bytes are paid for that were moved since [`Pace::begin`].
     fn spend_since(&mut self, begun: Duration, bytes: u64) {
         let Some(bytes_per_s) = self.bytes_per_s else { return };
-        self.due = self.due.max(begun) + cost(usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_s);
+        self.due = self.due.max(begun.saturating_sub(LATE))
+            + cost(usize::try_from(bytes).unwrap_or(usize::MAX), bytes_per_s);
         self.settle();
     }
 

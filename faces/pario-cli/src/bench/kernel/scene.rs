@@ -12,6 +12,11 @@ use super::crew::{Crew, Pass, Task};
 use super::shapes::Spec;
 use super::side::Side;
 
+/// Computing is as long as staging when it is within this share of it.
+const CLOSE_ENOUGH: f64 = 0.05;
+/// Attempts to compute for as long as staging takes.
+const TRIES_MAX: usize = 4;
+
 /// What is compared, and how.
 #[derive(Clone, Debug)]
 pub(super) struct Scene<'a> {
@@ -116,13 +121,7 @@ impl Stage {
             return Ok(0);
         }
         let per_s = Crew::start(&self.ground, &scene.task())?.sweeps_per_s()?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a count of some thousands"
-        )]
-        let sweeps = (per_s * seconds).ceil() as u64;
-        Ok(sweeps)
+        Ok(scaled(1, per_s * seconds))
     }
 
     fn verify(&self, scene: &Scene<'_>, side: Side) -> Result<(), BenchError> {
@@ -167,13 +166,13 @@ impl Stage {
         self.clear(scene, &mut crew, side)?;
         let alone = crew.write(side, 0)?;
         self.clear(scene, &mut crew, side)?;
-        let sweeps = self.sweeps_of(&mut crew, alone.total_s, scene.spec.steps())?;
+        let mut sweeps = self.sweeps_of(&mut crew, alone.total_s, scene.spec.steps())?;
         let mut rounds = Vec::new();
         for round in 0..self.rounds {
             self.progress.step(&format!("{}, hidden behind computing", scene.title), round, self.rounds);
             let io = crew.write(side, 0)?;
             self.clear(scene, &mut crew, side)?;
-            let compute_s = crew.compute(sweeps)?;
+            let compute_s = compute_for(&mut crew, &mut sweeps, io.total_s)?;
             let both = crew.write(side, sweeps)?;
             self.clear(scene, &mut crew, side)?;
             rounds.push(Hidden {
@@ -189,15 +188,34 @@ impl Stage {
     /// Sweeps before each of so many steps that take `seconds` in all.
     fn sweeps_of(&self, crew: &mut Crew, seconds: f64, steps: u64) -> Result<u64, BenchError> {
         let per_s = crew.sweeps_per_s()?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a count of some thousands"
-        )]
-        let sweeps = (per_s * seconds / steps as f64).ceil() as u64;
-        Ok(sweeps)
+        #[expect(clippy::cast_precision_loss, reason = "a count of some thousands")]
+        let seconds = seconds / steps as f64;
+        Ok(scaled(1, per_s * seconds))
     }
+}
+
+/// Computes for about `seconds`, sweeping more or less until it does; the time that it took. How fast a core is changes from minute to minute.
+fn compute_for(crew: &mut Crew, sweeps: &mut u64, seconds: f64) -> Result<f64, BenchError> {
+    let mut took = crew.compute(*sweeps)?;
+    for _ in 0..TRIES_MAX {
+        if (took / seconds - 1.0).abs() < CLOSE_ENOUGH {
+            break;
+        }
+        *sweeps = scaled(*sweeps, seconds / took);
+        took = crew.compute(*sweeps)?;
+    }
+    Ok(took)
+}
+
+fn scaled(sweeps: u64, by: f64) -> u64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a count of some thousands"
+    )]
+    let scaled = (sweeps as f64 * by).ceil() as u64;
+    scaled.max(1)
 }
 
 /// One round of [`Stage::hide`].
