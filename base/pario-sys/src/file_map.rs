@@ -1,4 +1,4 @@
-//! A file's bytes as memory, for reading many small pieces of it without a system call each.
+//! A file's bytes as memory, for reading or writing many small pieces of it without a system call each.
 //!
 //! Never: forms a Rust reference to the bytes, which others may be writing; reads beyond the length that the file had when it was
 //! mapped. Always: a range is made present before it is read, so that a page that cannot be had is an error, not a signal.
@@ -106,11 +106,77 @@ impl FileMap {
     }
 }
 
+/// Bytes that belong to a place of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Scattered<'a> {
+    /// Where in the file.
+    pub at: u64,
+    /// What.
+    pub bytes: &'a [u8],
+}
+
+/// Most bytes of a file that are mapped for one [`scatter`].
+pub const SCATTER_SPAN_MAX: u64 = 4 << 20;
+
+/// Writes pieces that ascend and do not overlap into a file, each byte and no other, by a mapping; lengthens the file if need be. False:
+/// the file or the kernel does not allow it, or there is no room; nothing is written then, but the file may be longer.
+///
+/// The file must not be cut meanwhile.
+pub fn scatter(fd: BorrowedFd<'_>, pieces: &[Scattered<'_>]) -> io::Result<bool> {
+    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(true) };
+    let ascends =
+        pieces.windows(2).all(|pair| pair[0].at.saturating_add(pair[0].bytes.len() as u64) <= pair[1].at);
+    let start = first.at / PAGE as u64 * PAGE as u64;
+    let end = last.at.saturating_add(last.bytes.len() as u64);
+    if !ascends || SCATTER_SPAN_MAX < end - start || end == first.at {
+        return Ok(false);
+    }
+    // Blocks first: a page that none could be had for would be a signal at its first touch. This never shortens the file.
+    let room = rustix::fs::FallocateFlags::empty();
+    if rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, room, first.at, end - first.at)).is_err() {
+        return Ok(false);
+    }
+    let len = usize::try_from(end - start).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let Some(map) = FileMap::for_writing(fd, start, len) else { return Ok(false) };
+    for piece in pieces {
+        let at = usize::try_from(piece.at - start).map_err(|_| io::ErrorKind::InvalidInput)?;
+        map.copy_from(at, piece.bytes);
+    }
+    Ok(true)
+}
+
+impl FileMap {
+    /// Maps a range of the file for writing, with all its pages present and writable. `None`: that cannot be had.
+    fn for_writing(fd: BorrowedFd<'_>, start: u64, len: usize) -> Option<FileMap> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the address is chosen by the kernel, so no memory in use is replaced.
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, fd, start) };
+        let base = NonNull::new(base.ok()?.cast::<u8>())?;
+        let map = FileMap { base, len, made_in: fork_generation() };
+        // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }.ok()?;
+        // SAFETY: as above; populating for writing changes no byte.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.ok()?;
+        Some(map)
+    }
+
+    /// Copies bytes into a mapping for writing.
+    #[inline]
+    fn copy_from(&self, at: usize, bytes: &[u8]) {
+        assert!(at <= self.len && bytes.len() <= self.len - at, "a copy stays inside the mapping");
+        let target = self.place(at).cast_mut();
+        // SAFETY: the target lies inside the mapping, as asserted, which only [`FileMap::for_writing`] leads here with and nobody forms
+        // references to; `bytes` is ordinary memory, so they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+    }
+}
+
 impl Drop for FileMap {
     fn drop(&mut self) {
         // In a forked child the mapping was not inherited, and its place may be somebody else's by now.
         if self.made_in == fork_generation() {
-            // SAFETY: exactly the mapping that `of` made, unmapped once.
+            // SAFETY: exactly the mapping that was made, unmapped once.
             let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
         }
@@ -135,6 +201,40 @@ mod tests {
         map.copy_to(9900, &mut bytes);
         assert_eq!(bytes, [7; 100]);
         assert_eq!(map.len(), 10_000);
+    }
+
+    #[test]
+    fn scatters_pieces_and_leaves_the_rest() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 5000]).unwrap();
+        let pieces: Vec<Scattered<'_>> =
+            (0..3000).map(|n| Scattered { at: 4000 + n * 10, bytes: b"abcd" }).collect();
+        assert!(scatter(file.as_fd(), &pieces).unwrap());
+        let map = FileMap::of(file.as_fd()).unwrap().unwrap();
+        assert_eq!(map.len(), 4000 + 2999 * 10 + 4);
+        let mut bytes = vec![0; map.len()];
+        map.copy_to(0, &mut bytes);
+        for (at, byte) in bytes.iter().enumerate() {
+            let expected = match (at.checked_sub(4000).map(|at| at % 10), at < 5000) {
+                (Some(place @ 0..4), _) => b"abcd"[place],
+                (_, true) => 7,
+                (_, false) => 0,
+            };
+            assert_eq!(*byte, expected, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn scatters_nothing_that_is_not_in_order_too_wide_or_not_writable() {
+        let file = tempfile::tempfile().unwrap();
+        let piece = |at| Scattered { at, bytes: b"ab" };
+        for odd in [&[piece(5), piece(4)][..], &[piece(0), piece(1)], &[piece(0), piece(SCATTER_SPAN_MAX)]] {
+            assert!(!scatter(file.as_fd(), odd).unwrap());
+        }
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let reader = std::fs::File::open(named.path()).unwrap();
+        assert!(!scatter(reader.as_fd(), &[piece(0), piece(9)]).unwrap());
+        assert_eq!(file.metadata().unwrap().len(), 0);
     }
 
     #[test]

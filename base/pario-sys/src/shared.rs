@@ -87,13 +87,24 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// Makes a segment of `bytes`, rounded up to whole pages, with all its space allocated; the descriptor is for the peer.
     pub fn create(name: &str, bytes: usize) -> io::Result<(Shared, OwnedFd)> {
+        Shared::create_in_steps(name, bytes, bytes)
+    }
+
+    /// The same with space for its first `first` bytes only: nobody may touch the others before [`Shared::make_present`].
+    pub fn create_in_steps(name: &str, bytes: usize, first: usize) -> io::Result<(Shared, OwnedFd)> {
         let len = round_up_to_page(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        // fallocate, not ftruncate: a page that cannot be had is an error here instead of SIGBUS at its first touch.
-        rustix::io::retry_on_intr(|| rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, len as u64))?;
+        rustix::fs::ftruncate(&fd, len as u64)?;
+        Shared::make_present(&fd, 0..first.clamp(1, len))?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         let shared = Shared::map(&fd, len, Access::ReadWrite)?;
         Ok((shared, fd))
+    }
+
+    /// Has space allocated for a part of a segment: a page that cannot be had is an error here instead of SIGBUS at its first touch.
+    pub fn make_present(fd: &OwnedFd, range: Range<usize>) -> io::Result<()> {
+        let (start, bytes) = (range.start as u64, range.len() as u64);
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, start, bytes))?)
     }
 
     /// Maps a segment that a peer made, after checking that nobody can change its size any more.

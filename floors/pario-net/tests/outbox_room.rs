@@ -21,7 +21,11 @@ struct Node {
 
 impl Node {
     fn new() -> Node {
-        let outbox = Outbox::create(CAPACITY, usize::from(SERVERS)).unwrap();
+        Node::of(CAPACITY)
+    }
+
+    fn of(capacity: usize) -> Node {
+        let outbox = Outbox::create(capacity, usize::from(SERVERS)).unwrap();
         let mut node = Node { outbox, pages: Vec::new() };
         for server in 0..SERVERS {
             let (page, attached) = node.attach(server);
@@ -125,4 +129,29 @@ fn a_server_that_goes_during_the_wait_takes_no_record() {
     assert_eq!(refused.code, Code::Unreachable);
     assert!(refused.text.contains("server 2"), "{}", refused.text);
     assert_eq!(node.outbox.tail(), tail, "nothing was committed");
+}
+
+/// Bytes of memory that the outbox has.
+fn memory(node: &Node) -> u64 {
+    let descriptor = node.outbox.descriptor().try_clone().unwrap();
+    std::os::unix::fs::MetadataExt::blocks(&std::fs::File::from(descriptor).metadata().unwrap()) * 512
+}
+
+#[test]
+fn memory_comes_as_it_is_used_and_stays() {
+    const MIB: u64 = 1 << 20;
+    let node = Node::of(4 << 20);
+    assert!(memory(&node) <= MIB + 4096, "{}", memory(&node));
+    let mut seen = Vec::new();
+    // Twice around.
+    for _ in 0..(8 << 20) / (RECORD + 64) {
+        node.commit(0, &nobody_is_asked).unwrap();
+        node.take_all(0);
+        let memory = memory(&node);
+        if seen.last() != Some(&memory) {
+            seen.push(memory);
+        }
+    }
+    let steps: Vec<u64> = (1..=4).map(|mib| mib * MIB + 4096).collect();
+    assert_eq!(seen, steps);
 }

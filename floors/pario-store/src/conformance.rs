@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
 use pario_sys::Piece;
+use pario_sys::file_map::Scattered;
 
 use crate::store::{LendAccess, Lent, Store};
 
@@ -28,6 +29,7 @@ pub fn all(make: Make<'_>) {
     holes_are_zeros_and_length_is_exact(&*make());
     overwriting_keeps_the_rest(&*make());
     pieces_follow_one_another(&*make());
+    scattered_pieces_leave_what_lies_between(&*make());
     far_offsets(&*make());
     truncation(&*make());
     truncation_repeated(&*make());
@@ -121,6 +123,32 @@ fn pieces_follow_one_another(store: &dyn Store) {
     let empty = Piece::from(&b""[..]);
     store.write(object, LocalOffset(0), &[empty, Piece::from(&b"x"[..]), empty]).expect("empty pieces");
     assert_eq!(contents(store, object).expect("there")[0], b'x');
+}
+
+fn scattered_pieces_leave_what_lies_between(store: &dyn Store) {
+    let object = id(1, 0);
+    write(store, object, 0, &[9; 6000]);
+    let data: Vec<u8> = (0..=255).collect();
+    // Close together, then far apart, then beyond the end.
+    let close = (0..2000).map(|n| (100 + n * 7, 3));
+    let far = (0..20).map(|n| (20_000 + n * 5000, 10));
+    let places: Vec<(u64, usize)> = close.chain(far).collect();
+    let pieces: Vec<Scattered<'_>> =
+        places.iter().map(|(at, bytes)| Scattered { at: *at, bytes: &data[..*bytes] }).collect();
+    store.write_scattered(object, &pieces[..2000]).expect("scattering");
+    store.write_scattered(object, &pieces[2000..]).expect("scattering");
+    store.write_scattered(object, &[]).expect("scattering nothing");
+    let end = places.last().map_or(0, |(at, bytes)| usize::try_from(*at).expect("small") + bytes);
+    let mut expected = vec![0; end];
+    expected[..6000].fill(9);
+    for (at, bytes) in places {
+        let at = usize::try_from(at).expect("small");
+        expected[at..at + bytes].copy_from_slice(&data[..bytes]);
+    }
+    assert!(contents(store, object) == Some(expected), "scattered pieces went astray");
+    let other = id(2, 0);
+    store.write_scattered(other, &pieces[..100]).expect("scattering");
+    assert_eq!(store.length(other).expect("length"), Some(100 + 99 * 7 + 3));
 }
 
 fn far_offsets(store: &dyn Store) {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use pario_core::Space;
 use pario_sys::Piece;
+use pario_sys::file_map::Scattered;
 
 /// How a file is opened; always for reading, too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +88,11 @@ pub trait DiskFile: Send + Sync + Debug {
     fn sync_all(&self) -> io::Result<()>;
     /// The descriptor, where others may use it without being recorded.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Writes pieces that ascend and do not overlap, each to its place: all of them, or an error.
+    fn write_scattered(&self, pieces: &[Scattered<'_>]) -> io::Result<()> {
+        pieces.iter().try_for_each(|piece| self.write_at(piece.bytes, piece.at))
+    }
 
     /// Writes `bytes` at `offset`: all of them, or an error.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
 use pario_sys::Piece;
+use pario_sys::file_map::Scattered;
 
 use crate::directory::{Buffering, ObjectDirectory, OpenObject, Want};
 use crate::disk::Disk;
@@ -73,6 +74,18 @@ impl Store for FilesStore {
             })
         })?;
         self.counters.count_write(bytes);
+        Ok(())
+    }
+
+    fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(()) };
+        let range = first.at..last.at.saturating_add(last.bytes.len() as u64);
+        self.directory.with(object, Want::Made, |open| {
+            open.plain.write_scattered(pieces).map_err(|e| {
+                StoreError::from_io(e, Doing::Writing, object, range.clone(), self.directory.root())
+            })
+        })?;
+        self.counters.count_write(scattered_bytes(pieces));
         Ok(())
     }
 
@@ -139,6 +152,10 @@ impl Store for FilesStore {
 
 pub(crate) fn total_bytes(pieces: &[Piece<'_>]) -> u64 {
     pieces.iter().map(|piece| piece.len() as u64).sum()
+}
+
+pub(crate) fn scattered_bytes(pieces: &[Scattered<'_>]) -> u64 {
+    pieces.iter().map(|piece| piece.bytes.len() as u64).sum()
 }
 
 #[cfg(test)]

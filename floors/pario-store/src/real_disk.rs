@@ -11,6 +11,7 @@ use std::sync::Arc;
 use pario_core::Space;
 use pario_sys::Piece;
 use pario_sys::aligned::ALIGNMENT;
+use pario_sys::file_map::{Scattered, scatter};
 use rustix::fs::{FallocateFlags, OFlags};
 
 use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
@@ -18,6 +19,11 @@ use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
 /// The file system itself: every call is one system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RealDisk;
+
+/// Scattered pieces are written by a mapping where there are so many of them, and so many on a page.
+const PIECES_MAPPED_MIN: usize = 16;
+const PIECES_PER_PAGE_MIN: u64 = 2;
+const PAGE_BYTES: u64 = 4096;
 
 #[derive(Debug)]
 struct RealFile(File);
@@ -156,6 +162,19 @@ impl DiskFile for RealFile {
 
     fn length(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    /// A system call for each piece costs about as much as a page of a mapping.
+    fn write_scattered(&self, pieces: &[Scattered<'_>]) -> io::Result<()> {
+        let span = match (pieces.first(), pieces.last()) {
+            (Some(first), Some(last)) => last.at.saturating_sub(first.at),
+            (None, _) | (_, None) => 0,
+        };
+        let is_dense = span / PAGE_BYTES * PIECES_PER_PAGE_MIN <= pieces.len() as u64;
+        if is_dense && PIECES_MAPPED_MIN <= pieces.len() && scatter(self.0.as_fd(), pieces)? {
+            return Ok(());
+        }
+        pieces.iter().try_for_each(|piece| self.write_at(piece.bytes, piece.at))
     }
 
     fn make_room(&self, offset: u64, bytes: u64) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
 use pario_sys::Piece;
+use pario_sys::file_map::Scattered;
 use serde::Serialize;
 
 use crate::error::StoreError;
@@ -16,6 +17,14 @@ use crate::error::StoreError;
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Writes the pieces one after the other from `at` on; makes and extends the object. All of it, or an error.
     fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError>;
+
+    /// Writes pieces that ascend and do not overlap, each to its place, and nothing between them; makes and extends the object. All
+    /// of it, or an error.
+    fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
+        let write =
+            |piece: &Scattered<'_>| self.write(object, LocalOffset(piece.at), &[Piece::from(piece.bytes)]);
+        pieces.iter().try_for_each(write)
+    }
 
     /// Fills `target` up to the object's end; returns how many bytes there were. Holes are zeros; a missing object has none.
     fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError>;

@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pario_core::{Clock, Generation, InodeId, LocalOffset, Nanos, ObjectId, Space};
+use pario_sys::file_map::Scattered;
 use pario_sys::{MonotonicClock, Piece};
 
 use crate::error::StoreError;
-use crate::files::total_bytes;
+use crate::files::{scattered_bytes, total_bytes};
 use crate::store::{LendAccess, Lent, Store, StoreStats};
 use crate::sync::lock;
 
@@ -95,6 +96,11 @@ impl Store for Throttled {
     fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
         self.spend(total_bytes(pieces));
         self.store.write(object, at, pieces)
+    }
+
+    fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
+        self.spend(scattered_bytes(pieces));
+        self.store.write_scattered(object, pieces)
     }
 
     fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError> {

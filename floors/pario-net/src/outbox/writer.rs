@@ -24,6 +24,9 @@ use super::{
 /// How long one sleep for a server lasts before its health is looked at.
 const NAP: Duration = Duration::from_millis(20);
 
+/// An outbox gets memory by so much at a time: a process that writes little needs little, and its first write does not wait for all.
+const PRESENT_STEP_BYTES: usize = 1 << 20;
+
 /// What a record writes to.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordMeta {
@@ -120,6 +123,8 @@ struct Ring {
     tail: u64,
     /// Where the records begin that are still there, oldest first.
     starts: VecDeque<u64>,
+    /// How much of the ring's memory there is: it comes as it is first used.
+    present: u64,
 }
 
 impl Ring {
@@ -214,7 +219,9 @@ impl Outbox {
     /// A new one of `bytes` for a partition of `servers`.
     pub fn create(bytes: usize, servers: usize) -> std::io::Result<Outbox> {
         let capacity = bytes.clamp(OUTBOX_BYTES_MIN, OUTBOX_BYTES_MAX).next_multiple_of(4096);
-        let (segment, descriptor) = Shared::create("pario-outbox", OUTBOX_HEAD_BYTES + capacity)?;
+        let first = PRESENT_STEP_BYTES.min(capacity);
+        let (segment, descriptor) =
+            Shared::create_in_steps("pario-outbox", OUTBOX_HEAD_BYTES + capacity, OUTBOX_HEAD_BYTES + first)?;
         segment.store_u64(outbox_at::CAPACITY, capacity as u64, Ordering::Relaxed);
         segment.store_u64(outbox_at::MAGIC, OUTBOX_MAGIC, Ordering::Release);
         let slots = Mutex::new((0..servers).map(|_| Slot::Never).collect());
@@ -222,7 +229,7 @@ impl Outbox {
             segment,
             descriptor,
             capacity: capacity as u64,
-            ring: Mutex::default(),
+            ring: Mutex::new(Ring { present: first as u64, ..Ring::default() }),
             slots,
             clock: MonotonicClock,
         })
@@ -365,6 +372,7 @@ impl Outbox {
         self.check_attached(concerns)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
         let pad = if room_to_end < need { room_to_end } else { 0 };
+        self.make_present(&mut ring, pad + need)?;
         reach(Point::CommitBegun);
         self.wait_for_room(ring.tail + pad + need, concerns, progress)?;
         self.check_attached(concerns)?;
@@ -413,6 +421,21 @@ impl Outbox {
             let at = self.place(position) + super::RECORD_HEAD_BYTES + 8;
             self.segment.store_u64(at, state.word(), Ordering::Release);
         }
+    }
+
+    /// Sees to it that there is memory for as much behind the last record. Where there is none, the caller sends a message instead.
+    fn make_present(&self, ring: &mut Ring, need: u64) -> Result<(), Fault> {
+        let wanted = (ring.tail + need).min(self.capacity);
+        if wanted <= ring.present {
+            return Ok(());
+        }
+        let end = wanted.max(ring.present + PRESENT_STEP_BYTES as u64).min(self.capacity);
+        let place = |at: u64| OUTBOX_HEAD_BYTES + usize::try_from(at).expect("a capacity fits into memory");
+        Shared::make_present(&self.descriptor, place(ring.present)..place(end)).map_err(|error| {
+            Fault::new(pario_core::Code::Busy, format!("no memory for more of the outbox: {error}"))
+        })?;
+        ring.present = end;
+        Ok(())
     }
 
     /// Memory is not used again while a server may be reading it, however long ago it was taken for gone: it may be stopped between

@@ -4,7 +4,8 @@
 //! outboxes become one vectored write. Where records overlap, or an older one meets a direct write, the object is written newest
 //! first instead, each byte once.
 //!
-//! Small pieces are copied together first; larger ones go to the store from where they lie.
+//! Small pieces are copied together first, and go to the store in one call even where there are holes between them; larger ones go to
+//! the store from where they lie.
 //!
 //! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
 
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
+use pario_sys::file_map::Scattered;
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
 use pario_view::View;
@@ -238,12 +240,13 @@ impl<'a> Batch<'a> {
     pub(super) fn apply(&mut self, ground: &Ground<'_>) -> Errors {
         // Stable: slices of one source stay in the order of their commits.
         self.slices.sort_by_key(|slice| (slice.object, slice.stamp.committed));
-        let mut writer = Writer { index: self.index, ground, errors: Errors::default(), run: Run::default() };
+        let mut writer = Writer::new(self.index, ground);
         for group in self.slices.chunk_by(|a, b| a.object == b.object) {
+            writer.begin(group.len());
             let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
             if direct || self.merge(group, &mut writer).is_err() {
                 writer.errors.overlap = true;
-                writer.run = Run::default();
+                writer.begin(group.len());
                 self.write_newest_first(group, &mut writer);
             }
             writer.flush(group);
@@ -412,12 +415,21 @@ const COPIED_BYTES_MAX: usize = 512;
 /// Bytes that are copied together before they are written, small enough to stay in a processor's cache.
 const COPY_BYTES_MAX: usize = 256 << 10;
 
-/// Pieces that follow each other in an object.
+/// Small pieces with holes between them are written by one call within so many bytes of an object.
+const SCATTER_BYTES_MAX: u64 = 1 << 20;
+/// As many of them.
+const SCATTER_PIECES_MAX: usize = 1 << 16;
+
+/// Pieces that follow each other in an object; small ones may leave holes.
 #[derive(Default)]
 struct Run<'a> {
     start: u64,
     end: u64,
+    /// Without holes.
+    bytes: u64,
     parts: Vec<Part<'a>>,
+    /// Parts before which there is a hole, by number, and where they begin.
+    holes: Vec<(usize, u64)>,
     /// Small pieces, copied together: room for all that a run may have, made when the first one comes, and how much is used.
     copies: Vec<u8>,
     copied: usize,
@@ -437,14 +449,33 @@ enum Part<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Whether a piece of so many bytes must wait for the next run.
-    fn is_full(&self, bytes: usize) -> bool {
-        let no_copy = bytes < COPIED_BYTES_MAX && COPY_BYTES_MAX < self.copied + bytes;
-        self.parts.len() == PIECES_PER_CALL_MAX || no_copy
+    /// Whether a piece can join those that are there.
+    #[inline]
+    fn takes(&self, cut: &Cut) -> bool {
+        if self.parts.is_empty() {
+            return true;
+        }
+        let bytes = cut.bytes as usize;
+        let is_small = bytes < COPIED_BYTES_MAX;
+        let has_room = !is_small || self.copied + bytes <= COPY_BYTES_MAX;
+        if self.holes.is_empty() && self.end == cut.local {
+            return has_room && self.parts.len() < PIECES_PER_CALL_MAX;
+        }
+        let all_small = is_small && self.bytes == self.copied as u64;
+        let is_near = self.end <= cut.local && cut.end() - self.start <= SCATTER_BYTES_MAX;
+        has_room && all_small && is_near && self.parts.len() < SCATTER_PIECES_MAX
     }
 
     #[inline]
-    fn push(&mut self, piece: Piece<'a>) {
+    fn push(&mut self, at: u64, piece: Piece<'a>) {
+        if self.parts.is_empty() {
+            (self.start, self.end) = (at, at);
+        }
+        let is_hole = self.end != at;
+        if is_hole {
+            self.holes.push((self.parts.len(), at));
+        }
+        (self.end, self.bytes) = (at + piece.len() as u64, self.bytes + piece.len() as u64);
         self.pieces += 1;
         if COPIED_BYTES_MAX <= piece.len() {
             self.parts.push(Part::InPlace(piece));
@@ -455,8 +486,8 @@ impl<'a> Run<'a> {
         piece.copy_to(&mut self.copies[start..end]);
         self.copied = end;
         match self.parts.last_mut() {
-            Some(Part::Copied(last)) => last.end = end,
-            Some(Part::InPlace(_)) | None => self.parts.push(Part::Copied(start..end)),
+            Some(Part::Copied(last)) if !is_hole => last.end = end,
+            Some(Part::Copied(_) | Part::InPlace(_)) | None => self.parts.push(Part::Copied(start..end)),
         }
     }
 
@@ -468,10 +499,28 @@ impl<'a> Run<'a> {
         self.parts.iter().map(buffer).collect()
     }
 
+    /// The same with their places, where there are holes and all were copied.
+    fn scattered(&self) -> Vec<Scattered<'_>> {
+        let mut holes = self.holes.iter().peekable();
+        let mut at = self.start;
+        let mut pieces = Vec::with_capacity(self.parts.len());
+        for (number, part) in self.parts.iter().enumerate() {
+            if let Some((_, begins)) = holes.next_if(|(before, _)| *before == number) {
+                at = *begins;
+            }
+            if let Part::Copied(range) = part {
+                pieces.push(Scattered { at, bytes: &self.copies[range.clone()] });
+                at += range.len() as u64;
+            }
+        }
+        pieces
+    }
+
     fn clear(&mut self) {
         self.parts.clear();
+        self.holes.clear();
         self.slices.clear();
-        (self.copied, self.pieces) = (0, 0);
+        (self.copied, self.pieces, self.bytes) = (0, 0, 0);
     }
 }
 
@@ -481,23 +530,34 @@ struct Writer<'a, 'g> {
     ground: &'g Ground<'g>,
     errors: Errors,
     run: Run<'a>,
+    /// The number of the run, and in which one each slice of the group was last.
+    runs: u64,
+    last_in: Vec<u64>,
 }
 
-impl<'a> Writer<'a, '_> {
+impl<'a, 'g> Writer<'a, 'g> {
+    fn new(index: ServerIndex, ground: &'g Ground<'g>) -> Self {
+        Writer { index, ground, errors: Errors::default(), run: Run::default(), runs: 1, last_in: Vec::new() }
+    }
+
+    /// What follows are so many slices of one object.
+    fn begin(&mut self, slices: usize) {
+        self.run.clear();
+        self.last_in.clear();
+        self.last_in.resize(slices, 0);
+    }
+
     #[inline]
     fn push(&mut self, group: &[Slice<'a>], number: usize, cut: &Cut) {
         let Some(data) = group[number].data else { return };
-        if self.run.end != cut.local || self.run.is_full(cut.bytes as usize) {
+        if !self.run.takes(cut) {
             self.flush(group);
         }
-        if self.run.parts.is_empty() {
-            self.run.start = cut.local;
-        }
-        self.run.push(data.part(cut.data_at as usize, cut.bytes as usize));
-        if self.run.slices.last() != Some(&number) && !self.run.slices.contains(&number) {
+        self.run.push(cut.local, data.part(cut.data_at as usize, cut.bytes as usize));
+        if self.last_in[number] != self.runs {
+            self.last_in[number] = self.runs;
             self.run.slices.push(number);
         }
-        self.run.end = cut.end();
     }
 
     fn flush(&mut self, group: &[Slice<'a>]) {
@@ -515,13 +575,11 @@ impl<'a> Writer<'a, '_> {
         let written = if held { self.write(group) } else { Err(stopped_too_long(self.index)) };
         reach(Point::DrainWritten);
         match written {
-            Ok(()) => {
-                let bytes = self.run.end - self.run.start;
-                self.ground.stats.staged(self.run.pieces, bytes);
-            }
+            Ok(()) => self.ground.stats.staged(self.run.pieces, self.run.bytes),
             Err(fault) => slices.for_each(|slice| note(slice, &fault, &mut self.errors)),
         }
         self.run.clear();
+        self.runs += 1;
     }
 
     /// Waits for the turn of the first writer. What came as a message has had its turn.
@@ -540,7 +598,12 @@ impl<'a> Writer<'a, '_> {
 
     fn write(&self, group: &[Slice<'a>]) -> Result<(), Fault> {
         let object = group[self.run.slices[0]].object;
-        let written = self.ground.store.write(object, LocalOffset(self.run.start), &self.run.buffers());
+        let (store, run) = (self.ground.store, &self.run);
+        let written = if run.holes.is_empty() {
+            store.write(object, LocalOffset(run.start), &run.buffers())
+        } else {
+            store.write_scattered(object, &run.scattered())
+        };
         written.map_err(|error| store_fault(self.index, &error))
     }
 }
