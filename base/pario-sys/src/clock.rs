@@ -26,6 +26,7 @@ pub fn wall_ns() -> u64 {
 }
 
 /// A duration as system calls take it; what does not fit is as good as for ever.
+#[cfg_attr(loom, expect(dead_code, reason = "nothing waits for a time in a model"))]
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

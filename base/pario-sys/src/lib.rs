@@ -10,15 +10,22 @@ mod readme {}
 
 pub mod aligned;
 pub mod clock;
+#[cfg_attr(loom, path = "loom/doorbell.rs")]
 pub mod doorbell;
 pub mod file_lock;
 pub mod file_map;
 pub mod kill_point;
 pub mod piece;
 pub mod process;
+#[cfg_attr(loom, path = "loom/shared.rs")]
 pub mod shared;
 pub mod signals;
 pub mod socket;
+pub mod sync;
+
+#[cfg(loom)]
+#[path = "loom/registry.rs"]
+mod registry;
 
 pub use aligned::AlignedBuffer;
 pub use clock::{MonotonicClock, wall_ns};

@@ -12,3 +12,4 @@ pub mod connection;
 pub mod stream;
 
 pub mod outbox;
+pub mod pointer;

@@ -192,6 +192,36 @@ fn lost_writes_are_told() {
     expect(&stage.mount().open("unsynced").unwrap(), 0, &data);
 }
 
+/// Records of several files wait for a server that is gone. Giving a lease of one of them back gives all of them up, and every file is
+/// told (simulated as `client-abandon-quietly`).
+#[test]
+fn records_that_are_given_up_are_told_to_each_of_their_files() {
+    let Some(stage) = Stage::start(2, "stripe = \"16KiB\"") else { return };
+    let partition = stage.mount();
+    let only = |name: &str| {
+        let options = partition.options().read(true).write(true).create(true).stripe_count(1);
+        options.first_server(1).open(name).unwrap()
+    };
+    let (wanted, other) = (only("wanted"), only("other"));
+    for file in [&wanted, &other] {
+        file.write_at(0, &[1; 100]).unwrap();
+        file.sync().unwrap();
+    }
+    // Stopped first, so that it takes nothing any more.
+    stage.signal(1, Signal::STOP);
+    wanted.write_at(0, &[2; 100]).unwrap();
+    other.write_at(0, &[2; 100]).unwrap();
+    stage.signal(1, Signal::KILL);
+    let reader = stage.mount();
+    // Either way the lease is back with the manager, and the records are given up.
+    let _ = reader.open("wanted").unwrap().read_at(0, &mut [0; 100]);
+    stage.up();
+    for file in [wanted, other] {
+        let error = told_lost(&file);
+        assert!(error.to_string().contains("server 1"), "{error}");
+    }
+}
+
 /// Syncs until the server is reached again; the first that reaches it must tell of the loss.
 fn told_lost(file: &File) -> pario::Error {
     let mut told = None;

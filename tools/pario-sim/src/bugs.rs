@@ -48,6 +48,42 @@ client_bugs! {
     SettleNothing "manager-settle-nothing"
     /// A restarted manager has forgotten who was writing.
     ForgetWriters "manager-forget-writers"
+    /// A file is not told that the server which had its unsynced bytes in memory was replaced.
+    ForgetLosses "client-forget-losses"
+    /// With the loss of some bytes, those that came since count as synced.
+    ForgetUnsynced "client-forget-unsynced"
+    /// Errors that a server had counted and not told before it was killed are forgotten.
+    ForgetUnheard "client-forget-unheard"
+    /// Records for a server that is gone are given up, and only one of their files is told.
+    AbandonQuietly "client-abandon-quietly"
+    /// A lease goes back while records for a server that is gone wait for its return.
+    AbandonNothing "client-abandon-nothing"
+    /// A server that came back is offered what is written from now on, and not what it had left.
+    OfferFromTail "client-offer-from-tail"
+    /// A server that came back is offered a record once more that it had taken.
+    OfferTwice "client-offer-twice"
+    /// An old record is offered although the file was given to others meanwhile.
+    OfferStale "client-offer-stale"
+    /// Records that were overwritten while their server was away are not told of.
+    ForgetOverwritten "client-forget-overwritten"
+    /// A direct write overtakes records of the same process.
+    DirectPastOwn "client-direct-past-own"
+    /// A write for which no room is reserved returns before it is taken.
+    IgnoreGrant "client-ignore-grant"
+    /// All blocks are asked of the nearest server, whoever is their home.
+    AskNearest "client-ask-nearest"
+    /// An error of a record is not kept.
+    ForgetError "server-forget-error"
+    /// A block that could not be written down counts as clean.
+    CleanOnError "server-clean-on-error"
+    /// For room, dirty blocks are thrown out as if they were clean.
+    EvictDirty "server-evict-dirty"
+    /// What goes past the cache leaves the block there as it was.
+    StraightPastCache "server-straight-past-cache"
+    /// Stable storage gets what was below before the cache is put down.
+    SyncUnstaged "server-sync-unstaged"
+    /// A flush is answered without being done.
+    FlushNothing "server-flush-nothing"
 }
 
 /// A bug of any kind.

@@ -1,47 +1,214 @@
-//! What goes wrong: processes and servers that are killed, stopped, restarted, and the end of all that.
+//! What goes wrong: processes, servers and nodes that are killed, stopped, restarted, memory and room that are short, and the end of all that.
+
+use std::collections::VecDeque;
 
 use crate::bugs::ClientBug;
 use crate::client::{Errand, Stage};
-use crate::world::{SERVERS, World};
+use crate::server::home;
+use crate::truth::Extent;
+use crate::world::{CELLS, FILES, Fate, SERVERS, World};
 
 /// Faults.
 impl World {
     pub(crate) fn fault(&mut self) -> Result<(), String> {
         let client = self.chance.below(self.clients.len());
-        match self.chance.below(8) {
-            0 if 1 < self.clients.iter().filter(|client| client.alive).count()
-                && self.clients[client].alive =>
-            {
-                self.kill(client);
-            }
-            1 | 2 if self.clients[client].alive => {
+        let server = self.victim();
+        match self.chance.below(16) {
+            0 | 1 if 1 < self.alive() && self.clients[client].alive => self.kill(client)?,
+            2..=4 if self.clients[client].alive => {
                 self.clients[client].stopped = true;
                 self.seen.visit("process stopped");
             }
-            3 => self.clients[client].stopped = false,
-            4 => {
-                let server = self.chance.below(SERVERS);
-                self.servers_stopped[server] = true;
+            5 | 6 => self.clients[client].stopped = false,
+            7 if self.servers[server].alive => {
+                self.servers[server].stopped = true;
                 self.seen.visit("server stopped");
             }
-            5 => self.servers_stopped = [false; SERVERS],
-            6 if self.chance.once_in(2) => self.restart_manager(),
+            8 => self.servers.iter_mut().for_each(|server| server.stopped = false),
+            9 if self.chance.once_in(2) => {
+                self.restart_manager();
+                // What was just told apart may be shaken once more.
+                if self.servers_die && self.chance.once_in(2) {
+                    self.doom = self.step + 1 + self.chance.below(12) as u64;
+                }
+            }
+            10 | 11 if self.servers_die => self.kill_or_restart(server)?,
+            12 if self.servers_die && self.chance.once_in(4) => self.kill_node()?,
+            13 if self.stores_fill => self.fill(server),
+            14 if self.stores_fill => self.press(server),
+            15 if self.servers_die && self.chance.once_in(12) => self.cut_power()?,
             _ => {}
         }
         Ok(())
     }
 
-    pub(crate) fn heal(&mut self) {
-        self.servers_stopped = [false; SERVERS];
-        self.clients.iter_mut().for_each(|client| client.stopped = false);
+    /// A server, rather one that has something to lose.
+    fn victim(&mut self) -> usize {
+        let any = self.chance.below(SERVERS);
+        let busy = (0..SERVERS).find(|server| self.first_due(*server).is_some());
+        if self.chance.once_in(2) { any } else { busy.unwrap_or(any) }
     }
 
-    fn kill(&mut self, number: usize) {
+    /// What was foreseen happens.
+    pub(crate) fn meet_doom(&mut self) -> Result<(), String> {
+        let server = self.victim();
+        if self.servers[server].alive { self.kill_server(server, Extent::Process) } else { Ok(()) }
+    }
+
+    fn alive(&self) -> usize {
+        self.clients.iter().filter(|client| client.alive).count()
+    }
+
+    pub(crate) fn heal(&mut self) -> Result<(), String> {
+        for server in 0..SERVERS {
+            self.servers[server].stopped = false;
+            self.servers[server].relax();
+            if !self.servers[server].alive {
+                self.kill_or_restart(server)?;
+            }
+        }
+        self.clients.iter_mut().for_each(|client| client.stopped = false);
+        Ok(())
+    }
+
+    fn fill(&mut self, number: usize) {
+        // Who watches its room withdraws the grant first; others may take the room at any time.
+        let watched = self.chance.once_in(2);
+        let server = &mut self.servers[number];
+        if !server.full && server.grants && watched {
+            server.grants = false;
+            self.seen.visit("grant withdrawn");
+        } else if server.full {
+            (server.full, server.grants) = (false, true);
+        } else {
+            server.full = true;
+            self.seen.visit("store full");
+        }
+    }
+
+    fn press(&mut self, number: usize) {
+        let blocks = self.chance.below(3) as u64;
+        let server = &mut self.servers[number];
+        if server.is_pressed() {
+            server.press(4);
+        } else {
+            server.press(blocks);
+            self.seen.visit("memory short");
+        }
+    }
+
+    fn kill_or_restart(&mut self, server: usize) -> Result<(), String> {
+        if self.servers[server].alive {
+            return self.kill_server(server, Extent::Process);
+        }
+        self.seen.visit("server restarted");
+        self.note(|| format!("server {server} is back"));
+        self.servers[server].restart();
+        Ok(())
+    }
+
+    fn kill_server(&mut self, server: usize, extent: Extent) -> Result<(), String> {
+        self.seen.visit("server killed");
+        self.note(|| format!("server {server} is killed"));
+        // What it had not taken of the dead goes with it.
+        for at in 0..self.records.len() {
+            let record = &self.records[at];
+            if record.fate[server] == Fate::Open && !self.clients[record.client].alive {
+                self.drop_of_dead(at, server)?;
+            }
+        }
+        self.servers[server].kill();
+        if extent == Extent::Power {
+            for file in 0..FILES {
+                for cell in (0..CELLS).filter(|cell| home(*cell) == server) {
+                    self.below.store[file][cell] = self.below.stable[file][cell];
+                }
+            }
+        }
+        for file in 0..FILES {
+            for cell in (0..CELLS).filter(|cell| home(*cell) == server) {
+                self.revert(file, cell, extent)?;
+            }
+        }
+        for links in &mut self.links {
+            links.data[server].clear();
+            let sent = links.answers[server].len();
+            links.answers[server].truncate(self.chance.below(sent + 1));
+        }
+        Ok(())
+    }
+
+    fn revert(&mut self, file: usize, cell: usize, extent: Extent) -> Result<(), String> {
+        let found = self.below.store[file][cell];
+        let lost = self.truth.reverts((file, cell), found, extent)?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        self.seen.visit(match extent {
+            Extent::Process => "bytes lost with their server",
+            Extent::Power => "bytes lost with the power",
+        });
+        self.note(|| format!("file {file}, cell {cell} is {found} again, without {lost:?}"));
+        lost.into_iter().for_each(|tag| self.weaken(file, tag));
+        self.reverted(file, cell);
+        Ok(())
+    }
+
+    fn drop_of_dead(&mut self, at: usize, server: usize) -> Result<(), String> {
+        self.seen.visit("record of the dead lost");
+        let (file, tag) = (self.records[at].file, self.records[at].tag);
+        self.records[at].fate[server] = Fate::Over;
+        self.lose(file, tag, "its writer and its server are dead")
+    }
+
+    /// All processes of a node at once. The second has clients only.
+    fn kill_node(&mut self) -> Result<(), String> {
+        let node = self.chance.below(2);
+        let there: Vec<usize> = (0..self.clients.len())
+            .filter(|c| self.clients[*c].alive && self.clients[*c].node == node)
+            .collect();
+        if there.is_empty() {
+            return Ok(());
+        }
+        self.seen.visit("node killed");
+        self.note(|| format!("node {node} is killed"));
+        for client in there {
+            self.kill(client)?;
+        }
+        if node == 0 {
+            for server in 0..SERVERS {
+                if self.servers[server].alive {
+                    self.kill_server(server, Extent::Process)?;
+                }
+            }
+            self.restart_manager();
+        }
+        Ok(())
+    }
+
+    /// Everything stops, and what was not on stable storage is gone.
+    fn cut_power(&mut self) -> Result<(), String> {
+        self.seen.visit("power cut");
+        self.note(|| "the power goes".to_owned());
+        for client in 0..self.clients.len() {
+            if self.clients[client].alive {
+                self.kill(client)?;
+            }
+        }
+        for server in 0..SERVERS {
+            self.kill_server(server, Extent::Power)?;
+        }
+        self.restart_manager();
+        Ok(())
+    }
+
+    fn kill(&mut self, number: usize) -> Result<(), String> {
         self.seen.visit("process killed");
         self.note(|| format!("client {number} is killed"));
         let client = &mut self.clients[number];
         client.alive = false;
         client.stopped = false;
+        client.recovering = false;
         if !client.locks.is_empty() {
             self.seen.visit("process killed under a lock");
         }
@@ -50,6 +217,17 @@ impl World {
                 self.seen.visit("process killed in an access");
             }
             self.abandoned(number, &op);
+        }
+        self.truth.dies(number);
+        // An outbox lives on with servers that have it.
+        for at in 0..self.records.len() {
+            for server in 0..SERVERS {
+                let record = &self.records[at];
+                let open = record.client == number && record.fate[server] == Fate::Open;
+                if open && !self.servers[server].outboxes.contains(&number) {
+                    self.drop_of_dead(at, server)?;
+                }
+            }
         }
         // What was sent last may not have left.
         let links = &mut self.links[number];
@@ -62,6 +240,7 @@ impl World {
         }
         links.replies.clear();
         links.notices.clear();
+        Ok(())
     }
 
     /// The manager is killed and comes back; everybody notices at once.
@@ -76,31 +255,38 @@ impl World {
             links.replies.clear();
             links.notices.clear();
             links.mourned = false;
-            if !self.clients[number].alive {
-                continue;
+            if self.clients[number].alive {
+                self.lose_manager(number);
             }
-            let keeps = self.has(ClientBug::KeepOldLease);
-            let client = &mut self.clients[number];
-            client.locks.clear();
-            let in_use: Vec<bool> = client.files.iter().map(|file| file.in_use).collect();
-            for file in &mut client.files {
-                file.forget(!keeps);
-                // Closes that it has not heard of are said again.
-                file.closed = false;
+        }
+    }
+
+    fn lose_manager(&mut self, number: usize) {
+        let keeps = self.has(ClientBug::KeepOldLease);
+        let client = &mut self.clients[number];
+        client.locks.clear();
+        client.epoch += 1;
+        client.recovering = true;
+        let in_use: Vec<bool> = client.files.iter().map(|file| file.in_use).collect();
+        for file in &mut client.files {
+            file.forget(!keeps);
+            // Closes that it has not heard of are said again.
+            file.closed = false;
+        }
+        match client.errand.take() {
+            Some(Errand::Access(op)) if in_use[op.file] => {
+                self.seen.visit("manager restarted in an access");
+                self.abandoned(number, &op);
+                self.links[number].answers.iter_mut().for_each(VecDeque::clear);
             }
-            match client.errand.take() {
-                Some(Errand::Access(op)) if in_use[op.file] => {
-                    self.seen.visit("manager restarted in an access");
-                    self.abandoned(number, &op);
-                    self.links[number].answers.iter_mut().for_each(std::collections::VecDeque::clear);
-                }
-                Some(Errand::Access(mut op)) => {
+            Some(Errand::Access(mut op)) => {
+                if op.stage != Stage::Drain {
                     op.stage = Stage::Start;
-                    op.lock = None;
-                    self.clients[number].errand = Some(Errand::Access(op));
                 }
-                Some(Errand::WantLock { .. } | Errand::Looking { .. } | Errand::Stopping { .. }) | None => {}
+                op.lock = None;
+                self.clients[number].errand = Some(Errand::Access(op));
             }
+            Some(Errand::WantLock { .. } | Errand::Looking { .. } | Errand::Stopping { .. }) | None => {}
         }
     }
 }

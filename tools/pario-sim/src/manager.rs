@@ -63,10 +63,25 @@ pub(crate) enum Ask4 {
 /// What it is answered.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    Granted { lease: Lease },
-    Locked { ask: u64, number: u64, bytes: Range<u64> },
-    Refused { ask: u64, why: &'static str },
-    Quiet { file: usize },
+    Granted {
+        lease: Lease,
+    },
+    Locked {
+        ask: u64,
+        number: u64,
+        bytes: Range<u64>,
+    },
+    Refused {
+        ask: u64,
+        why: &'static str,
+    },
+    Quiet {
+        file: usize,
+    },
+    /// What a dead writer left of the file cannot be brought in now.
+    Unsettled {
+        file: usize,
+    },
 }
 
 /// What it is told unasked.
@@ -365,6 +380,30 @@ impl Manager {
         self.locks.settled(inode(file), who, &mut lock_actions);
         self.carry_out(actions, seen)?;
         self.carry_out_locks(lock_actions, seen)
+    }
+
+    /// A server that must take what a dead client left is gone: whoever waits for the file is told, and does not wait for its return.
+    pub(crate) fn unsettled(&mut self, file: usize, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
+        let waiting: Vec<Ticket> = self
+            .leases
+            .waiting(now)
+            .filter(|line| line.inode == inode(file))
+            .map(|line| line.ticket)
+            .collect();
+        for ticket in waiting {
+            let client = match self.waits.remove(&ticket) {
+                Some(Wait::Acquire { client } | Wait::Look { client, .. } | Wait::Stop { client, .. }) => {
+                    client
+                }
+                Some(Wait::Lock { .. }) | None => continue,
+            };
+            seen.visit("waiter told that a file cannot be settled");
+            self.effects.push_back(Effect::Reply(client, Reply::Unsettled { file }));
+            let mut actions = Vec::new();
+            self.leases.cancel(ticket, now, &mut actions);
+            self.carry_out(actions, seen)?;
+        }
+        Ok(())
     }
 
     fn carry_out(&mut self, actions: Vec<Action>, seen: &mut Coverage) -> Result<(), String> {

@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pario_core::Nanos;
-use pario_net::message::{LockMode, LockShape, Phase};
+use pario_net::message::{LockMode, Phase};
 use pario_server::coherence::Patience;
 
 use crate::bugs::ClientBug;
 use crate::client::{Errand, Kind, Op, Stage, UserLock, allows};
-use crate::manager::{Ask4, Notice, Reply};
+use crate::keeping::Flow;
+use crate::manager::Ask4;
+use crate::server::{BLOCK_CELLS, by_server, home};
 use crate::world::{
-    ACCESS, CELLS, Data, DataReply, Event, FILES, Record, SERVERS, USER, World, bytes_of, servers_of,
-    shape_of,
+    ACCESS, CELLS, Data, Event, FILES, Fate, Record, SERVERS, USER, World, bytes_of, servers_of, shape_of,
 };
 
 /// What happens.
@@ -20,6 +21,11 @@ impl World {
         match event {
             Event::Step(client) => self.step_client(client),
             Event::GiveBack(client, file) => {
+                if !self.has(ClientBug::AbandonNothing) && !self.has(ClientBug::ReturnUndrained) {
+                    for server in self.left_by(client, file) {
+                        self.give_up(client, server, Some(file))?;
+                    }
+                }
                 let state = &mut self.clients[client].files[file];
                 let Some(number) = state.must_return() else { return Ok(()) };
                 state.held = None;
@@ -43,19 +49,27 @@ impl World {
                 self.hear_notice(client);
                 Ok(())
             }
-            Event::Data(client, server) => {
-                self.serve(client, server);
-                Ok(())
-            }
+            Event::Data(client, server) => self.serve(client, server),
             Event::Answer(client, server) => {
                 self.hear_answer(client, server);
                 Ok(())
             }
-            Event::Take(server) => {
-                self.take(server);
+            Event::Take(server) => self.take(server),
+            Event::Stage(server) => {
+                self.stage(server);
                 Ok(())
             }
+            Event::HangUp(client, server) => {
+                self.hang_up(client, server);
+                Ok(())
+            }
+            Event::Offer(client, server) => self.offer(client, server),
+            Event::Recover(client) => self.recover(client),
             Event::Settle(at) => self.settle(at),
+            Event::SettleFails(at) => {
+                let (file, _) = self.settling[at];
+                self.manager.unsettled(file, self.now, &mut self.seen)
+            }
             Event::Mourn(client) => {
                 self.links[client].mourned = true;
                 self.note(|| format!("manager sees that {client} is dead"));
@@ -67,10 +81,7 @@ impl World {
 
     fn step_client(&mut self, number: usize) -> Result<(), String> {
         match self.clients[number].errand.take() {
-            None if self.clients[number].left == 0 => {
-                self.close(number);
-                Ok(())
-            }
+            None if self.clients[number].left == 0 => self.close(number),
             None => {
                 self.clients[number].left -= 1;
                 self.begin(number);
@@ -101,8 +112,7 @@ impl World {
 
     fn begin(&mut self, number: usize) {
         let file = self.chance.below(FILES);
-        let start = self.chance.below(CELLS);
-        let cells = start..start + 1 + self.chance.below(CELLS - start);
+        let cells = self.choose_cells(number);
         let client = &mut self.clients[number];
         client.asks += 1;
         let ask = client.asks;
@@ -113,6 +123,8 @@ impl World {
                 let lock = self.clients[number].locks.swap_remove(at);
                 self.unlock(number, &lock);
             }
+            9..=10 => self.begin_keeping(number, file, Kind::Sync),
+            11 => self.begin_keeping(number, file, Kind::Flush),
             7 => {
                 self.links[number].asks.push_back(Ask4::Look { file });
                 self.clients[number].errand = Some(Errand::Looking { file });
@@ -123,7 +135,8 @@ impl World {
             }
             _ => {
                 self.tags += 1;
-                let kind = if self.chance.once_in(2) { Kind::Read } else { Kind::Write };
+                let reads = self.chance.once_in(if self.patient { 4 } else { 2 });
+                let kind = if reads { Kind::Read } else { Kind::Write };
                 let op = Op {
                     kind,
                     file,
@@ -138,10 +151,25 @@ impl World {
                     waiting: BTreeSet::new(),
                     record: None,
                     touched: false,
+                    refused: false,
+                    through: false,
+                    noted: [None; SERVERS],
                 };
                 self.clients[number].errand = Some(Errand::Access(op));
             }
         }
+    }
+
+    /// Any range; while a server is gone now and then one that can do without it.
+    fn choose_cells(&mut self, number: usize) -> std::ops::Range<usize> {
+        let start = self.chance.below(CELLS);
+        let cells = start..start + 1 + self.chance.below(CELLS - start);
+        let gone = |server: &usize| !self.clients[number].links[*server].up;
+        if servers_of(&cells).iter().any(gone) && self.chance.once_in(2) {
+            let there = |cell: &usize| !gone(&home(*cell));
+            return (0..CELLS).find(there).map_or(cells, |cell| cell..cell + BLOCK_CELLS);
+        }
+        cells
     }
 
     fn want_lock(&mut self, number: usize, (file, cells): (usize, std::ops::Range<usize>), ask: u64) {
@@ -170,13 +198,25 @@ impl World {
         }
     }
 
-    fn close(&mut self, number: usize) {
+    fn close(&mut self, number: usize) -> Result<(), String> {
+        let waiting = |file: &usize| {
+            let state = &self.clients[number].files[*file];
+            !state.closed && !state.put_down
+        };
+        if let Some(file) = (0..FILES).find(waiting) {
+            self.begin_keeping(number, file, Kind::Flush);
+            return Ok(());
+        }
         while let Some(lock) = self.clients[number].locks.pop() {
             self.unlock(number, &lock);
         }
         for file in 0..FILES {
             if self.clients[number].files[file].closed || !self.may_close(number, file) {
                 continue;
+            }
+            // What could not be taken must not come back over what others write.
+            for server in self.left_by(number, file) {
+                self.give_up(number, server, Some(file))?;
             }
             let state = &mut self.clients[number].files[file];
             if let Some((held, _)) = state.held.take() {
@@ -187,15 +227,34 @@ impl World {
             state.closed = true;
             self.links[number].asks.push_back(Ask4::Close { file });
         }
+        Ok(())
     }
 
     /// One step of an access.
     fn advance(&mut self, number: usize, mut op: Op) -> Result<(), String> {
-        match op.stage {
-            Stage::Start => self.find_lease(number, &mut op)?,
-            Stage::Access => self.do_access(number, &mut op),
-            Stage::Reading => self.read_one(&mut op),
-            Stage::Taken | Stage::Far => op.stage = Stage::Done,
+        let flow = match op.stage {
+            Stage::Drain => self.drained_for(number, &mut op),
+            Stage::Start => {
+                self.find_lease(number, &mut op)?;
+                Flow::On
+            }
+            Stage::Access => self.do_access(number, &mut op)?,
+            Stage::Reading => self.read_one(number, &mut op),
+            Stage::Taken => {
+                op.stage = Stage::Done;
+                let taken = op.record.is_none_or(|record| self.records[record].is_over());
+                let lost = !taken && self.is_hopeless(number, op.file);
+                if lost { Flow::Failed } else { self.through(number, &op) }
+            }
+            Stage::Far if op.refused && !op.kind.puts_down() => Flow::Failed,
+            Stage::Far => {
+                op.stage = Stage::Done;
+                Flow::On
+            }
+            Stage::Done if op.kind.puts_down() => {
+                self.clients[number].files[op.file].in_use = false;
+                return self.kept(number, op);
+            }
             Stage::Done => {
                 self.clients[number].files[op.file].in_use = false;
                 let ended = self.ended(number, &op);
@@ -207,9 +266,12 @@ impl World {
                 }
                 return ended;
             }
-            Stage::Lease | Stage::Lock => {}
+            Stage::Lease | Stage::Lock => Flow::On,
+        };
+        match flow {
+            Flow::On => self.clients[number].errand = Some(Errand::Access(op)),
+            Flow::Failed => self.fail(number, op),
         }
-        self.clients[number].errand = Some(Errand::Access(op));
         Ok(())
     }
 
@@ -239,6 +301,7 @@ impl World {
     fn needs_lock(&self, op: &Op) -> bool {
         let many = 1 < servers_of(&op.cells).len();
         let several = match (op.phase, op.kind) {
+            (_, Kind::Sync | Kind::Flush) => false,
             _ if self.atomic => true,
             (Some(Phase::Write {}), Kind::Write) => many,
             (Some(Phase::Mixed {}), _) => true,
@@ -247,262 +310,195 @@ impl World {
         several && op.lock.is_none() && !self.has(ClientBug::NoLock)
     }
 
-    fn do_access(&mut self, number: usize, op: &mut Op) {
+    fn do_access(&mut self, number: usize, op: &mut Op) -> Result<Flow, String> {
+        if op.kind.puts_down() {
+            return Ok(self.put_down(number, op));
+        }
         if self.needs_lock(op) {
-            let state = &mut self.clients[number].files[op.file];
-            // Whoever waits for a lock holds up no lease.
-            state.in_use = false;
-            let (mode, shape) = (op.kind.mode(), shape_of(&op.cells));
-            if let Some(lock) = state.table.begin(ACCESS, mode, &shape) {
-                op.lock = Some(lock);
-                op.stage = Stage::Start;
-                self.seen.visit("lock found here");
-                return;
-            }
-            let (file, ask, bytes, patience) = (op.file, op.ask, bytes_of(&op.cells), Patience::Wait);
-            let (space, lane) = (ACCESS.space, ACCESS.lane);
-            self.links[number].asks.push_back(Ask4::Lock { file, ask, space, lane, mode, bytes, patience });
-            op.stage = Stage::Lock;
-            return;
+            self.find_lock(number, op);
+            return Ok(Flow::On);
         }
         if op.lock.is_some() {
             self.seen.visit("access under a lock");
         }
-        let servers = servers_of(&op.cells);
         let far = self.clients[number].node != 0;
+        if op.kind == Kind::Read && !far {
+            op.waiting = servers_of(&op.cells).into_iter().collect();
+            op.stage = Stage::Reading;
+            return Ok(Flow::On);
+        }
+        for server in servers_of(&op.cells) {
+            let link = self.clients[number].links[server];
+            let gone = !self.servers[server].alive && (!link.up || (!far && !link.attached));
+            if gone {
+                self.seen.visit("access without its server");
+                return Ok(Flow::Failed);
+            }
+            if !far && !link.attached {
+                self.offer(number, server)?;
+            }
+            self.connect(number, server);
+        }
+        if op.kind == Kind::Write {
+            self.note_unsynced(number, op);
+        }
+        if far {
+            self.send(number, op);
+        } else if self.may_go_direct(number, op) {
+            return Ok(self.write_directly(op));
+        } else {
+            self.commit(number, op);
+        }
+        Ok(Flow::On)
+    }
+
+    fn find_lock(&mut self, number: usize, op: &mut Op) {
+        let state = &mut self.clients[number].files[op.file];
+        // Whoever waits for a lock holds up no lease.
+        state.in_use = false;
+        let (mode, shape) = (op.kind.mode(), shape_of(&op.cells));
+        if let Some(lock) = state.table.begin(ACCESS, mode, &shape) {
+            op.lock = Some(lock);
+            op.stage = Stage::Start;
+            self.seen.visit("lock found here");
+            return;
+        }
+        let (file, ask, bytes, patience) = (op.file, op.ask, bytes_of(&op.cells), Patience::Wait);
+        let (space, lane) = (ACCESS.space, ACCESS.lane);
+        self.links[number].asks.push_back(Ask4::Lock { file, ask, space, lane, mode, bytes, patience });
+        op.stage = Stage::Lock;
+    }
+
+    /// From here on something of it may be in a store.
+    fn note_unsynced(&mut self, number: usize, op: &mut Op) {
         op.touched = true;
-        op.waiting = servers.iter().copied().collect();
-        match (op.kind, far) {
-            (Kind::Write, false) => {
-                let mut taken = [true; SERVERS];
-                servers.iter().for_each(|server| taken[*server] = false);
-                let (file, cells, tag) = (op.file, op.cells.clone(), op.tag);
-                self.records.push(Record { client: number, file, cells, tag, taken });
-                op.record = Some(self.records.len() - 1);
-                op.stage = if op.phase == Some(Phase::Mixed {}) { Stage::Taken } else { Stage::Done };
-            }
-            (Kind::Read, false) => op.stage = Stage::Reading,
-            (kind, true) => {
-                for server in servers {
-                    let cells: Vec<usize> =
-                        op.cells.clone().filter(|cell| cell % SERVERS == server).collect();
-                    let data = match kind {
-                        Kind::Write => Data::Write { file: op.file, cells, tag: op.tag },
-                        Kind::Read => Data::Read { file: op.file, cells, tag: op.tag },
-                    };
-                    self.links[number].data[server].push_back(data);
-                }
-                op.stage = Stage::Far;
-            }
+        self.truth.begins(number, op.file, op.tag);
+        let client = &mut self.clients[number];
+        for server in servers_of(&op.cells) {
+            let losses = client.links[server].losses;
+            client.files[op.file].unsynced[server].get_or_insert(losses);
         }
     }
 
-    fn read_one(&mut self, op: &mut Op) {
+    fn send(&mut self, number: usize, op: &mut Op) {
+        let mut parts = by_server(&op.cells);
+        if self.has(ClientBug::AskNearest) && op.kind == Kind::Read {
+            parts = std::iter::once((0, op.cells.clone().collect())).collect();
+            self.connect(number, 0);
+        }
+        op.waiting = parts.keys().copied().collect();
+        let (file, tag) = (op.file, op.tag);
+        for (server, cells) in parts {
+            let data = match op.kind {
+                Kind::Read => Data::Read { file, cells, tag },
+                Kind::Write | Kind::Sync | Kind::Flush => Data::Write { file, cells, tag },
+            };
+            self.links[number].data[server].push_back(data);
+        }
+        op.stage = Stage::Far;
+    }
+
+    /// Under an exclusive lease, into objects that are lent, and never past records of the same process.
+    fn may_go_direct(&mut self, number: usize, op: &Op) -> bool {
+        let lent = servers_of(&op.cells).iter().all(|s| self.servers[*s].runs() && !self.servers[*s].caches);
+        let pending = self.records.iter().any(|record| {
+            let meets = record.cells.start < op.cells.end && op.cells.start < record.cells.end;
+            (record.client, record.file) == (number, op.file) && meets && !record.is_over()
+        });
+        let alone = op.phase == Some(Phase::Exclusive {});
+        alone && lent && (!pending || self.has(ClientBug::DirectPastOwn)) && self.chance.once_in(2)
+    }
+
+    fn write_directly(&mut self, op: &mut Op) -> Flow {
+        self.seen.visit("write directly");
+        self.committed.insert(op.tag, self.step);
+        op.stage = Stage::Done;
+        for (server, cells) in by_server(&op.cells) {
+            for cell in cells {
+                if self.put(server, (op.file, cell), op.tag).is_err() {
+                    self.seen.visit("direct write refused");
+                    return Flow::Failed;
+                }
+            }
+        }
+        Flow::On
+    }
+
+    fn commit(&mut self, number: usize, op: &mut Op) {
+        self.overwrite_oldest(number);
+        let mut fate = [Fate::Over; SERVERS];
+        let servers = servers_of(&op.cells);
+        for server in &servers {
+            fate[*server] = Fate::Open;
+            self.clients[number].files[op.file].recorded[*server] = true;
+        }
+        let (file, cells, tag) = (op.file, op.cells.clone(), op.tag);
+        let epoch = self.clients[number].epoch;
+        let (void, again) = ([false; SERVERS], [false; SERVERS]);
+        self.records.push(Record {
+            client: number,
+            file,
+            cells,
+            tag,
+            fate,
+            void,
+            again,
+            epoch,
+            overwritten: false,
+        });
+        self.committed.insert(tag, self.step);
+        op.record = Some(self.records.len() - 1);
+        let granted = servers.iter().all(|server| self.servers[*server].grants);
+        if !granted {
+            self.seen.visit("write without a grant");
+        }
+        op.through = op.phase == Some(Phase::Mixed {}) || !granted;
+        let waits = op.phase == Some(Phase::Mixed {}) || (!granted && !self.has(ClientBug::IgnoreGrant));
+        op.stage = if waits { Stage::Taken } else { Stage::Done };
+    }
+
+    /// Objects that are lent are read without their server; blocks that a server keeps are asked for.
+    fn read_one(&mut self, number: usize, op: &mut Op) -> Flow {
+        if self.is_hopeless(number, op.file) && !self.drained(number, op.file) {
+            return Flow::Failed;
+        }
         if let Some(server) = op.waiting.pop_first() {
-            for cell in op.cells.clone().filter(|cell| cell % SERVERS == server) {
-                op.found.insert(cell, self.cells[op.file][cell]);
+            let asked = if self.has(ClientBug::AskNearest) { 0 } else { server };
+            for cell in by_server(&op.cells).remove(&server).unwrap_or_default() {
+                let of = &mut self.servers[asked];
+                if !of.alive && of.caches {
+                    return Flow::Failed;
+                }
+                let Ok(found) = of.read(&mut self.below, op.file, cell) else { return Flow::Failed };
+                op.found.insert(cell, found);
             }
         }
         if op.waiting.is_empty() {
             op.stage = Stage::Done;
         }
+        Flow::On
     }
 
-    fn hear_reply(&mut self, number: usize) -> Result<(), String> {
-        let Some(reply) = self.links[number].replies.pop_front() else { return Ok(()) };
-        self.note(|| format!("client {number} hears {reply:?}"));
-        match reply {
-            Reply::Granted { lease } => self.hear_grant(number, lease.number, lease.phase),
-            Reply::Locked { ask, number: token, bytes } => self.hear_lock(number, ask, token, bytes),
-            Reply::Refused { ask, why } => {
-                match self.clients[number].errand.take() {
-                    Some(Errand::WantLock { ask: mine, .. }) if mine == ask => {}
-                    other => {
-                        self.clients[number].errand = other;
-                        return Err(format!("client {number}: {why}, and nobody wished for it"));
-                    }
-                }
-                Ok(())
+    /// After a manager was lost: servers have what they are to take, or it is given up, before the manager hears of us.
+    fn recover(&mut self, number: usize) -> Result<(), String> {
+        for server in 0..SERVERS {
+            let pending = self
+                .records
+                .iter()
+                .any(|record| record.client == number && record.fate[server] == Fate::Open);
+            if self.clients[number].links[server].attached || !pending {
+                continue;
             }
-            Reply::Quiet { file } => {
-                match self.clients[number].errand.take() {
-                    Some(Errand::Looking { file: looked }) if looked == file => {}
-                    Some(Errand::Stopping { file: stopped, .. }) if stopped == file => {
-                        self.clients[number].errand = Some(Errand::Stopping { file, in_force: true });
-                    }
-                    other => {
-                        self.clients[number].errand = other;
-                        return Err(format!("client {number} is told that file {file} is quiet"));
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn hear_grant(&mut self, number: usize, lease: u64, phase: Phase) -> Result<(), String> {
-        let Some(Errand::Access(op)) = &mut self.clients[number].errand else {
-            return Err(format!("client {number} is granted a lease and does not access anything"));
-        };
-        let (mut op, file) = (op.clone(), op.file);
-        let state = &mut self.clients[number].files[file];
-        state.acquiring = false;
-        if lease <= state.returned {
-            // One that crossed with our giving it back is void.
-            op.stage = Stage::Start;
-        } else {
-            if lease <= state.recalled {
-                self.seen.visit("lease recalled before its grant");
-            }
-            state.held = Some((lease, phase));
-            if allows(phase, op.kind) {
-                state.in_use = true;
-                op.phase = Some(phase);
-                op.stage = Stage::Access;
+            if self.servers[server].alive {
+                self.offer(number, server)?;
             } else {
-                op.stage = Stage::Start;
+                self.give_up(number, server, None)?;
             }
         }
-        self.clients[number].errand = Some(Errand::Access(op));
+        self.seen.visit("client recovered");
+        let client = &mut self.clients[number];
+        client.recovering = false;
+        client.heard_epoch = client.epoch;
         Ok(())
-    }
-
-    fn hear_lock(
-        &mut self,
-        number: usize,
-        ask: u64,
-        token: u64,
-        bytes: std::ops::Range<u64>,
-    ) -> Result<(), String> {
-        let mut says = Vec::new();
-        let shape = LockShape::Bytes { start: bytes.start, end: bytes.end };
-        let whole = bytes == (0..u64::MAX);
-        let (file, wished) = match self.clients[number].errand.take() {
-            Some(Errand::Access(mut op)) if op.stage == Stage::Lock && op.ask == ask => {
-                let (file, wished) = (op.file, bytes_of(&op.cells));
-                let (mode, cells) = (op.kind.mode(), shape_of(&op.cells));
-                let table = &mut self.clients[number].files[file].table;
-                op.lock = Some(table.granted(ACCESS, (token, mode, shape), &cells, &mut says));
-                op.stage = Stage::Start;
-                self.clients[number].errand = Some(Errand::Access(op));
-                (file, wished)
-            }
-            Some(Errand::WantLock { file, cells, mode, ask: mine, .. }) if mine == ask => {
-                let table = &mut self.clients[number].files[file].table;
-                let which = table.granted(USER, (token, mode, shape), &shape_of(&cells), &mut says);
-                let wished = bytes_of(&cells);
-                self.clients[number].locks.push(UserLock { file, cells, mode, which });
-                (file, wished)
-            }
-            other => {
-                self.clients[number].errand = other;
-                return Err(format!("client {number} is given a lock that it does not wait for"));
-            }
-        };
-        if !whole && bytes != wished {
-            self.seen.visit("lock granted ahead");
-        }
-        for say in says {
-            self.seen.visit("lock recalled before its grant");
-            self.say(number, file, say);
-        }
-        Ok(())
-    }
-
-    fn hear_notice(&mut self, number: usize) {
-        let Some(notice) = self.links[number].notices.pop_front() else { return };
-        self.note(|| format!("client {number} is told {notice:?}"));
-        match notice {
-            Notice::Recall { file, number: lease } => {
-                let state = &mut self.clients[number].files[file];
-                state.recalled = state.recalled.max(lease);
-                if state.in_use {
-                    self.seen.visit("lease recalled in use");
-                }
-            }
-            Notice::RecallLock { file, number: token, wanted } => {
-                let forgets = self.has(ClientBug::ForgetEarlyRecall);
-                let table = &mut self.clients[number].files[file].table;
-                if forgets && !table.knows(token) {
-                    return;
-                }
-                if let Some(say) = table.recalled(token, wanted) {
-                    self.say(number, file, say);
-                }
-            }
-        }
-    }
-
-    fn serve(&mut self, client: usize, server: usize) {
-        let Some(data) = self.links[client].data[server].pop_front() else { return };
-        let answer = match data {
-            Data::Write { file, cells, tag } => {
-                self.seen.visit("write by message");
-                // What the node has committed before is taken before.
-                while let Some(at) =
-                    self.records.iter().position(|record| record.file == file && !record.taken[server])
-                    && !self.has(ClientBug::MessageOvertakes)
-                {
-                    self.take_one(server, at);
-                }
-                cells.iter().for_each(|cell| self.cells[file][*cell] = tag);
-                DataReply { tag, found: Vec::new() }
-            }
-            Data::Read { file, cells, tag } => {
-                self.seen.visit("read by message");
-                DataReply {
-                    tag,
-                    found: cells.into_iter().map(|cell| (cell, self.cells[file][cell])).collect(),
-                }
-            }
-        };
-        self.links[client].answers[server].push_back(answer);
-    }
-
-    fn hear_answer(&mut self, client: usize, server: usize) {
-        let Some(answer) = self.links[client].answers[server].pop_front() else { return };
-        let Some(Errand::Access(op)) = &mut self.clients[client].errand else { return };
-        // One that was given up may be answered late.
-        if op.stage != Stage::Far || op.tag != answer.tag {
-            return;
-        }
-        op.waiting.remove(&server);
-        op.found.extend(answer.found);
-    }
-
-    fn take(&mut self, server: usize) {
-        let open = |record: &Record| !record.taken[server];
-        let newest = self.has(ClientBug::TakeNewest);
-        let at =
-            if newest { self.records.iter().rposition(open) } else { self.records.iter().position(open) };
-        let Some(at) = at else { return };
-        self.take_one(server, at);
-    }
-
-    fn take_one(&mut self, server: usize, at: usize) {
-        let record = &mut self.records[at];
-        record.taken[server] = true;
-        let (file, tag, client) = (record.file, record.tag, record.client);
-        for cell in record.cells.clone().filter(|cell| cell % SERVERS == server) {
-            self.cells[file][cell] = tag;
-        }
-        self.seen.visit(if self.clients[client].alive { "record taken" } else { "record of the dead taken" });
-        self.note(|| format!("server {server} takes {tag} of client {client}, file {file}"));
-    }
-
-    /// What a client left is brought in, before its file goes on.
-    fn settle(&mut self, at: usize) -> Result<(), String> {
-        let (file, client) = self.settling.swap_remove(at);
-        if !self.has(ClientBug::SettleNothing) {
-            for server in 0..SERVERS {
-                let mine =
-                    |record: &Record| record.client == client && record.file == file && !record.taken[server];
-                while let Some(last) = self.records.iter().rposition(mine) {
-                    let first = self.records.iter().position(|record| !record.taken[server]).unwrap_or(last);
-                    self.take_one(server, first);
-                }
-            }
-        }
-        self.manager.settled(file, client, self.now, &mut self.seen)
     }
 }

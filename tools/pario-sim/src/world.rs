@@ -1,6 +1,6 @@
 //! The world: everybody in it, what may happen next, and what must hold.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use pario::client::lock_table::{Holder, Say};
@@ -13,6 +13,8 @@ use crate::client::{Client, Errand, Kind, Op};
 use crate::coverage::Coverage;
 use crate::history::{Access, Did, sequential, visible};
 use crate::manager::{Ask4, Effect, Manager, Notice, Reply};
+use crate::server::{BLOCK_CELLS, Below, Refused, Server, home};
+use crate::truth::Truth;
 
 pub(crate) const FILES: usize = 2;
 pub(crate) const CELLS: usize = 6;
@@ -48,13 +50,24 @@ pub struct Violation {
 pub(crate) enum Data {
     Write { file: usize, cells: Vec<usize>, tag: u64 },
     Read { file: usize, cells: Vec<usize>, tag: u64 },
+    Sync { file: usize, tag: u64 },
+    Flush { file: usize, tag: u64 },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct DataReply {
     /// Of the access that is answered.
     pub(crate) tag: u64,
-    pub(crate) found: Vec<(usize, u64)>,
+    pub(crate) found: Result<Vec<(usize, u64)>, Refused>,
+}
+
+/// What became of a server's part of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It waits to be taken.
+    Open,
+    /// It is taken, or given up, or never was.
+    Over,
 }
 
 /// A record in an outbox.
@@ -64,12 +77,25 @@ pub(crate) struct Record {
     pub(crate) file: usize,
     pub(crate) cells: Range<usize>,
     pub(crate) tag: u64,
-    pub(crate) taken: [bool; SERVERS],
+    pub(crate) fate: [Fate; SERVERS],
+    /// The file went to others without it.
+    pub(crate) void: [bool; SERVERS],
+    /// It was offered to a second server.
+    pub(crate) again: [bool; SERVERS],
+    /// Managers that its writer had lost.
+    pub(crate) epoch: u64,
+    /// Its memory is used for something else.
+    pub(crate) overwritten: bool,
 }
 
 impl Record {
-    pub(crate) fn is_taken(&self) -> bool {
-        self.taken.iter().all(|taken| *taken)
+    /// A server that may have the file's bytes has not taken it.
+    fn is_waiting(&self) -> bool {
+        (0..SERVERS).any(|server| self.fate[server] == Fate::Open && !self.void[server])
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.fate.iter().all(|fate| *fate == Fate::Over)
     }
 }
 
@@ -96,9 +122,23 @@ pub(crate) struct World {
     pub(crate) manager: Manager,
     pub(crate) clients: Vec<Client>,
     pub(crate) links: Vec<Links>,
-    pub(crate) servers_stopped: [bool; SERVERS],
-    /// What the stores hold.
-    pub(crate) cells: Vec<[u64; CELLS]>,
+    pub(crate) servers: Vec<Server>,
+    /// What the servers stand on.
+    pub(crate) below: Below,
+    pub(crate) truth: Truth,
+    /// Records that an outbox has room for.
+    pub(crate) ring: usize,
+    /// How seldom something goes wrong.
+    calm: usize,
+    /// When a server is killed that has something to lose.
+    pub(crate) doom: u64,
+    /// Servers take records only now and then.
+    pub(crate) patient: bool,
+    /// Servers may be killed in this run, stores may be full.
+    pub(crate) servers_die: bool,
+    pub(crate) stores_fill: bool,
+    /// When a write was committed, by its tag.
+    pub(crate) committed: BTreeMap<u64, u64>,
     /// In the order of their commits.
     pub(crate) records: Vec<Record>,
     pub(crate) settling: Vec<(usize, usize)>,
@@ -107,10 +147,12 @@ pub(crate) struct World {
     pub(crate) atomic: bool,
     /// What every client did to every file.
     histories: Vec<Vec<Vec<Access>>>,
+    /// Writes that returned and were lost.
+    weak: std::collections::BTreeSet<u64>,
     /// Accesses that were never told to have ended.
     unended: Vec<(usize, Access)>,
     /// Files of which only a part of an access may be in the stores.
-    torn: [bool; FILES],
+    pub(crate) torn: [bool; FILES],
     trace: VecDeque<String>,
 }
 
@@ -126,7 +168,12 @@ pub(crate) enum Event {
     Data(usize, usize),
     Answer(usize, usize),
     Take(usize),
+    Stage(usize),
+    HangUp(usize, usize),
+    Offer(usize, usize),
+    Recover(usize),
     Settle(usize),
+    SettleFails(usize),
     Mourn(usize),
     Expire,
 }
@@ -147,8 +194,17 @@ impl World {
         let far = chance.below(3);
         let errands = 4 + chance.below(8);
         let atomic = chance.once_in(2);
+        let caches = chance.once_in(2);
+        let (ring, calm, patient) = (1 + chance.below(3), 20 << chance.below(3), chance.once_in(2));
+        let (servers_die, stores_fill) = (chance.once_in(2), chance.once_in(2));
+        let errands = errands + if patient { chance.below(10) } else { 0 };
         let clients: Vec<Client> =
             (0..count).map(|client| Client::new(usize::from(client < far), FILES, errands)).collect();
+        let mut servers: Vec<Server> =
+            (0..SERVERS).map(|number| Server::new(number, caches, options.bug)).collect();
+        for server in &mut servers {
+            server.outboxes = (0..count).filter(|client| clients[*client].node == 0).collect();
+        }
         World {
             chance,
             seen: Coverage::default(),
@@ -158,13 +214,22 @@ impl World {
             manager: Manager::new(options.bug),
             links: (0..count).map(|_| Links::default()).collect(),
             clients,
-            servers_stopped: [false; SERVERS],
-            cells: vec![[0; CELLS]; FILES],
+            servers,
+            below: Below::new(),
+            truth: Truth::new(),
+            ring,
+            calm,
+            doom: 0,
+            patient,
+            servers_die,
+            stores_fill,
+            committed: BTreeMap::new(),
             records: Vec::new(),
             settling: Vec::new(),
             tags: 0,
             atomic,
             histories: vec![vec![Vec::new(); count]; FILES],
+            weak: std::collections::BTreeSet::new(),
             unended: Vec::new(),
             torn: [false; FILES],
             trace: VecDeque::new(),
@@ -191,10 +256,12 @@ impl World {
             }
             self.pass_time();
             let faulty = self.step < FAULTY_STEPS;
-            if faulty && self.chance.once_in(60) {
+            if faulty && self.chance.once_in(self.calm) {
                 self.fault()?;
+            } else if self.step == self.doom && faulty {
+                self.meet_doom()?;
             } else if self.step == FAULTY_STEPS {
-                self.heal();
+                self.heal()?;
             }
             let events = self.events();
             if events.is_empty() {
@@ -203,7 +270,7 @@ impl World {
                 }
                 match self.manager.locks.deadline() {
                     Some(at) => self.now = Nanos(self.now.0.max(at.0)),
-                    None if faulty => self.heal(),
+                    None if faulty => self.heal()?,
                     None => return Err(self.stuck()),
                 }
                 continue;
@@ -246,13 +313,17 @@ impl World {
     }
 
     pub(crate) fn ended(&mut self, client: usize, op: &Op) -> Result<(), String> {
+        if op.through && op.record.is_some_and(|record| !self.records[record].is_over()) {
+            return Err(format!("write {} of client {client} returns before it is taken", op.tag));
+        }
         let did = match op.kind {
-            Kind::Write => Did::Wrote(op.tag),
+            Kind::Write | Kind::Sync | Kind::Flush => Did::Wrote(op.tag),
             Kind::Read => {
                 Did::Read(op.cells.clone().map(|cell| op.found.get(&cell).copied().unwrap_or(0)).collect())
             }
         };
-        let (began, ended, cells) = (op.began, self.step, op.cells.clone().collect());
+        let ended = if self.weak.contains(&op.tag) { u64::MAX } else { self.step };
+        let (began, cells) = (op.began, op.cells.clone().collect());
         let access = Access { began, ended, cells, did };
         self.note(|| format!("client {client}, file {}: {access:?}", op.file));
         self.histories[op.file][client].push(access);
@@ -271,12 +342,40 @@ impl World {
         if op.kind == Kind::Read { visible(&all) } else { Ok(()) }
     }
 
+    /// A write that returned may be seen no more.
+    pub(crate) fn weaken(&mut self, file: usize, tag: u64) {
+        let all = self.histories[file].iter_mut().flatten();
+        for access in all.filter(|access| access.did == Did::Wrote(tag)) {
+            access.ended = u64::MAX;
+        }
+        self.weak.insert(tag);
+    }
+
+    /// A byte is what it was before, and counts as written now.
+    pub(crate) fn reverted(&mut self, file: usize, cell: usize) {
+        self.tags += 1;
+        let (from, to) = (self.below.store[file][cell], self.tags);
+        self.truth.rename((file, cell), from, to);
+        if self.below.stable[file][cell] == from {
+            self.below.stable[file][cell] = to;
+        }
+        self.below.store[file][cell] = to;
+        let access = Access { began: self.step, ended: u64::MAX, cells: vec![cell], did: Did::Wrote(to) };
+        self.unended.push((file, access));
+        self.torn[file] = true;
+    }
+
     fn unended_of(&self, file: usize) -> Vec<Vec<Access>> {
         self.unended.iter().filter(|(of, _)| *of == file).map(|(_, access)| vec![access.clone()]).collect()
     }
 
     /// An access ends without a word: its process died, or its manager.
     pub(crate) fn abandoned(&mut self, client: usize, op: &Op) {
+        if op.kind.puts_down() {
+            self.put_back(client, op);
+            return;
+        }
+        self.truth.failed(op.tag);
         if op.kind == Kind::Write && op.touched {
             self.unended.push((op.file, unended(op)));
             // Servers of other nodes may have been told, or not, each by itself.
@@ -306,7 +405,25 @@ impl World {
                 }
             }
         }
+        self.check_copies()?;
         self.check_locks()
+    }
+
+    /// Every block is kept by the server that it falls to, and by no other.
+    fn check_copies(&self) -> Result<(), String> {
+        for file in 0..FILES {
+            for cell in (0..CELLS).step_by(BLOCK_CELLS) {
+                let foreign = self.servers.iter().find(|s| s.number != home(cell) && s.keeps(file, cell));
+                if let Some(server) = foreign {
+                    return Err(format!(
+                        "server {} keeps the block of cell {cell}, file {file}, which is server {}'s",
+                        server.number,
+                        home(cell)
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// No two locks that exclude each other are held at once.
@@ -343,7 +460,7 @@ impl World {
     fn check_quiet(&self, file: usize, asker: usize) -> Result<(), String> {
         let behind = self.records.iter().find(|record| {
             let by_other = record.client != asker && self.clients[record.client].node == 0;
-            record.file == file && by_other && !record.is_taken()
+            record.file == file && by_other && record.is_waiting()
         });
         // One that came after the file was quiet began after it, too.
         let held = |record: &Record| {
@@ -377,9 +494,10 @@ impl World {
         if !self.manager.locks.is_idle() {
             return Err("locks are held or waited for when all is over".to_owned());
         }
-        if let Some(record) = self.records.iter().find(|record| !record.is_taken()) {
+        if let Some(record) = self.records.iter().find(|record| !record.is_over()) {
             return Err(format!("a record of client {} was never taken", record.client));
         }
+        self.put_everything_down()?;
         for file in 0..FILES {
             let mut all = self.histories[file].clone();
             all.extend(self.unended_of(file));
@@ -387,12 +505,34 @@ impl World {
                 began: self.step,
                 ended: self.step + 1,
                 cells: (0..CELLS).collect(),
-                did: Did::Read(self.cells[file].to_vec()),
+                did: Did::Read(self.below.store[file].to_vec()),
             };
             all.push(vec![last]);
             visible(&all).map_err(|what| format!("file {file}, in the end: {what}"))?;
             if self.atomic && !self.torn[file] {
                 sequential(&all, CELLS).map_err(|what| format!("file {file}: {what}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// In the end all that servers have is what lies below, and what came last to each byte.
+    fn put_everything_down(&mut self) -> Result<(), String> {
+        for file in 0..FILES {
+            for server in &mut self.servers {
+                // The first may tell of an error that is over.
+                let _ = server.flush(&mut self.below, file);
+                if server.flush(&mut self.below, file).is_err() {
+                    return Err(format!("server {} cannot put file {file} down in the end", server.number));
+                }
+            }
+            for cell in 0..CELLS {
+                let (found, last) = (self.below.store[file][cell], self.truth.last(file, cell));
+                if found != last {
+                    return Err(format!("file {file}, cell {cell} ends as {found} instead of {last}"));
+                }
             }
         }
         Ok(())
@@ -414,5 +554,5 @@ pub(crate) const USER: Holder = Holder { space: LockSpace::Range {}, lane: 0, cl
 
 /// Servers that cells lie on.
 pub(crate) fn servers_of(cells: &Range<usize>) -> Vec<usize> {
-    (0..SERVERS).filter(|server| cells.clone().any(|cell| cell % SERVERS == *server)).collect()
+    (0..SERVERS).filter(|server| cells.clone().any(|cell| home(cell) == *server)).collect()
 }

@@ -19,7 +19,9 @@ fn no_run_violates_anything_and_all_is_visited() {
             }
         }
     }
-    assert!(seeds < 3000 || seen.missing().is_empty(), "never visited: {:?}", seen.missing());
+    // Elsewhere the rarest may take more seeds.
+    let all = (first == 0 && 10_000 <= seeds) || 100_000 <= seeds;
+    assert!(!all || seen.missing().is_empty(), "never visited: {:?}", seen.missing());
 }
 
 #[test]
@@ -33,7 +35,7 @@ fn the_same_seed_gives_the_same_run() {
 /// Each within 10,000 seeds.
 #[test]
 fn every_deliberate_bug_is_found() {
-    assert!(10 <= ALL_BUGS().len());
+    assert!(40 <= ALL_BUGS().len());
     let mut missed = Vec::new();
     for bug in ALL_BUGS() {
         match (0..10_000).find(|seed| run(Options { seed: *seed, bug: Some(bug) }).is_err()) {

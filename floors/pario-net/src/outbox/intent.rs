@@ -2,9 +2,10 @@
 //!
 //! Always: an intent ends as done or void, whatever happens to the write; only its writer's death leaves it under way.
 
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use pario_core::{Fault, ServerIndex};
+use pario_sys::sync::{Place, fence};
 
 use super::record::{INTENT_BYTES, IntentState, RECORD_HEAD_BYTES, RecordKind};
 use super::writer::{Concern, Entry, Outbox, Progress, RecordMeta};
@@ -38,7 +39,7 @@ impl Outbox {
             end - (RECORD_HEAD_BYTES as u64 + u64::from(INTENT_BYTES)).next_multiple_of(RECORD_ALIGN);
         let intent = Intent { outbox: self, position, state: IntentState::Void };
         // Pairs with the server's fence between beginning a round and looking at the tails.
-        fence(Ordering::SeqCst);
+        fence(Place::Announced);
         let taking = self.cursor(server).is_none_or(|cursor| cursor.is_taking());
         Ok((!taking).then_some(intent))
     }

@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use pario_core::limits::{FILE_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
+use pario_sys::sync::{Place, fence};
 
 use super::record::{INTENT_BYTES, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
 use super::{
@@ -107,7 +108,7 @@ impl OutboxReader {
     /// Whether the memory of a record at `position` still holds it.
     #[must_use]
     pub fn still_holds(&self, position: u64) -> bool {
-        fence(Ordering::SeqCst);
+        fence(Place::Holds);
         self.segment.load_u64(outbox_at::FLOOR, Ordering::Acquire) <= position
     }
 
@@ -178,7 +179,7 @@ impl OutboxReader {
     #[must_use]
     pub fn somebody_waits(&self) -> bool {
         // Pairs with the client's fence between saying that it waits and looking at the cursor a last time.
-        fence(Ordering::SeqCst);
+        fence(Place::Moved);
         self.segment.load_u64(outbox_at::WAITING, Ordering::Relaxed) != 0
     }
 }
@@ -206,7 +207,8 @@ impl CursorPage {
     /// Says whether the server sleeps. After saying so it must look at the tails once more.
     pub fn set_asleep(&self, asleep: bool) {
         self.page.store_u32(cursor_at::ASLEEP, u32::from(asleep), Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        // Pairs with the client's fence between a commit, or saying that it waits, and its look whether we sleep.
+        fence(Place::Asleep);
     }
 
     /// A round of taking begins: whoever announces a direct write from now on must not count on this round to see it.
@@ -214,7 +216,7 @@ impl CursorPage {
         let round = self.page.load_u64(cursor_at::ROUND, Ordering::Relaxed);
         self.page.store_u64(cursor_at::ROUND, round | 1, Ordering::Relaxed);
         // Pairs with the client's fence between announcing a direct write and looking at the round.
-        fence(Ordering::SeqCst);
+        fence(Place::Round);
     }
 
     /// The round is over.
@@ -226,6 +228,12 @@ impl CursorPage {
     /// Grants or withdraws writing behind: one bit for the files of each remainder that an inode leaves when divided by 32.
     pub fn set_write_behind(&self, files: u32) {
         self.page.store_u32(cursor_at::WRITE_BEHIND, files, Ordering::Release);
+    }
+
+    /// Between withdrawing and a look at the tails: a record that is not seen then is of somebody who sees that the permission is gone.
+    pub fn withdrawn() {
+        // Pairs with the client's fence between a commit and its look at what it may do.
+        fence(Place::Withdrawn);
     }
 
     /// Counts one more error.

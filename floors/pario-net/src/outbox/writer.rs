@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::shared::{Access, AttachLimit, Shared};
+use pario_sys::sync::{Place, fence, publishing};
 
 use super::record::{Concerned, IntentState, RecordHead, RecordKind, span};
 use super::{
@@ -199,7 +200,7 @@ impl Cursor {
     #[must_use]
     pub fn might_write_behind(&self, inode: InodeId) -> bool {
         // Pairs with the server's fence between taking the permission away and looking at the tails.
-        fence(Ordering::SeqCst);
+        fence(Place::Permission);
         self.may_write_behind(inode)
     }
 
@@ -207,7 +208,7 @@ impl Cursor {
     pub fn wake(&self) {
         self.unannounced.store(0, Ordering::Relaxed);
         // Pairs with the server's fence between saying that it sleeps and looking at the tails a last time.
-        fence(Ordering::SeqCst);
+        fence(Place::Wake);
         if self.page.load_u32(cursor_at::ASLEEP, Ordering::Relaxed) != 0 {
             // Only a full counter refuses, and then the server is being woken anyway.
             let _ = self.doorbell.ring();
@@ -328,6 +329,17 @@ impl Outbox {
         }
     }
 
+    /// The cursor that a server has or last had, by its address, and the errors that it counts.
+    #[must_use]
+    pub fn counted_errors(&self, server: ServerIndex) -> Option<(usize, u64)> {
+        let counted = |cursor: &Arc<Cursor>| (Arc::as_ptr(cursor).addr(), cursor.errors());
+        match self.slots().get(server.at()) {
+            Some(Slot::Attached(cursor)) => Some(counted(cursor)),
+            Some(Slot::Stopped { reader, .. }) => Some(counted(&reader.cursor)),
+            Some(Slot::Never) | None => None,
+        }
+    }
+
     /// Position up to which `server` has taken what concerns it.
     #[must_use]
     pub fn is_taken(&self, server: ServerIndex, position: u64) -> bool {
@@ -405,7 +417,7 @@ impl Outbox {
         ring.starts.push_back(start);
         ring.tail += need;
         let end = ring.tail;
-        self.segment.store_u64(outbox_at::TAIL, end, Ordering::Release);
+        self.segment.store_u64(outbox_at::TAIL, end, publishing(Place::Tail));
         reach(Point::CommitTail);
         self.tell_servers(end, concerns);
         reach(Point::CommitTold);
@@ -463,7 +475,7 @@ impl Outbox {
             ring.starts.pop_front();
         }
         self.segment.store_u64(outbox_at::FLOOR, ring.floor(), Ordering::Release);
-        fence(Ordering::SeqCst);
+        fence(Place::Floor);
     }
 
     /// Waits until `server` has taken everything up to `position`.
@@ -561,7 +573,7 @@ impl Outbox {
         // What it waits for is said already.
         self.segment.fetch_add_u64(outbox_at::WAITING, 1, Ordering::Release);
         // Pairs with the server's fence between moving its cursor and looking whether somebody waits.
-        fence(Ordering::SeqCst);
+        fence(Place::Waiting);
         if cursor.taken() < position {
             cursor.wake();
             // Woken, timed out or too late: the caller looks at the cursor in any case.

@@ -8,11 +8,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
 
 use pario_core::{Code, Fault, InodeId, SessionId};
 use pario_net::message::{PointerId, PointerMove, Reply};
-use pario_sys::shared::Shared;
+use pario_net::pointer::PointerPage;
 
 use super::{Caller, Effect, Home};
 
@@ -25,12 +24,9 @@ const POINTERS_OF_SESSION_MAX: usize = 1024;
 /// Pointers that nobody has any more, kept for members that come late.
 const LEFT_MAX: usize = 256;
 
-/// Bytes of a pointer's memory: the number, and the turns of ordered calls.
-const PAGE_BYTES: usize = 4096;
-
 struct Pointer {
     epoch: u64,
-    page: Shared,
+    page: PointerPage,
     descriptor: OwnedFd,
     sessions: HashSet<SessionId>,
     /// Counts pointers.
@@ -65,7 +61,7 @@ impl Pointers {
             if POINTERS_MAX <= self.of.len() {
                 return Err(Fault::new(Code::TooMany, format!("{POINTERS_MAX} shared pointers are in use")));
             }
-            let made = Shared::create("pario-pointer", PAGE_BYTES);
+            let made = PointerPage::create();
             let (page, descriptor) =
                 made.map_err(|error| Fault::from_io(&error, "making a shared pointer"))?;
             let sessions = self.of.remove(&key).map(|old| old.sessions).unwrap_or_default();
@@ -136,10 +132,10 @@ impl Home {
         self.names.attr(id.inode)?;
         let page = &self.pointers.get(caller.session, id)?.page;
         let at = match how {
-            PointerMove::Add { by } => page.fetch_add_u64(0, by, Ordering::AcqRel),
+            PointerMove::Add { by } => page.add(by),
             PointerMove::Set { at } => {
-                let before = page.load_u64(0, Ordering::Acquire);
-                page.store_u64(0, at, Ordering::Release);
+                let before = page.get();
+                page.set(at);
                 before
             }
         };

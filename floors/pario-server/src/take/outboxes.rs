@@ -4,7 +4,6 @@
 //! in the order of commit times, so that the successor of a server that was killed takes nothing again over newer bytes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{Ordering, fence};
 
 use pario_core::limits::WAKE_BYTES;
 use pario_core::{Clock, Fault, InodeId, Nanos, ServerIndex, SessionId};
@@ -116,8 +115,7 @@ impl Outboxes {
 
     /// Where everybody's records end.
     pub(super) fn tails(&self) -> Vec<(SessionId, u64)> {
-        // Pairs with the client's fence between a commit and its look at what it may do.
-        fence(Ordering::SeqCst);
+        CursorPage::withdrawn();
         let tail = |attached: &Attached| (attached.session, attached.taken + attached.pending());
         self.attached.iter().map(tail).collect()
     }

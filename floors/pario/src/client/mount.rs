@@ -128,6 +128,8 @@ pub struct Mount {
     making_outbox: Mutex<()>,
     /// Changes when the manager's connection is lost: leases of an older epoch are void.
     epoch: AtomicU64,
+    /// The epoch in which the manager that we have, or had, heard of us first: what was committed before is settled.
+    heard: AtomicU64,
     /// The manager was lost and has not heard of us again.
     recovering: AtomicBool,
     recovery: Mutex<()>,
@@ -179,6 +181,7 @@ impl Mount {
             outbox: OnceLock::new(),
             making_outbox: Mutex::new(()),
             epoch: AtomicU64::new(1),
+            heard: AtomicU64::new(1),
             recovering: AtomicBool::new(false),
             recovery: Mutex::new(()),
             notices: Mutex::new(None),
@@ -417,6 +420,7 @@ impl Mount {
         if !self.recovering.load(Ordering::Acquire) {
             return Ok(());
         }
+        let epoch = self.epoch();
         // Where the manager went, others may have gone unnoticed.
         self.look_after_links();
         // As long as it is away nobody gets our files, so nothing needs to be given up. Its greeting alone tells it nothing: what
@@ -425,7 +429,9 @@ impl Mount {
         // The manager last: it is itself a server that takes records.
         for server in self.server_indices().skip(1).chain([ServerIndex::MANAGER]) {
             let Some(outbox) = self.outbox.get() else { break };
-            let Some(pending) = outbox.stopped(server) else { continue };
+            if outbox.stopped(server).is_none() {
+                continue;
+            }
             if let Err(fault) =
                 self.connect(server).and_then(|connection| self.offer(outbox, server, &connection))
             {
@@ -433,11 +439,11 @@ impl Mount {
                     return Err(fault);
                 }
                 tracing::warn!(%fault, "records for a server that is gone are given up");
-                outbox.abandon(server);
-                self.note_lost_records(server, &pending);
+                self.give_up_records(outbox, server);
             }
         }
         let connection = self.connect(ServerIndex::MANAGER)?;
+        self.heard.store(epoch, Ordering::Release);
         self.announce_files(&connection)?;
         self.recovering.store(false, Ordering::Release);
         Ok(())
@@ -491,8 +497,10 @@ impl Mount {
         };
         let connection = Arc::new(opened.map_err(|fault| replaced(server, link.incarnation, fault))?);
         let welcome = connection.welcome();
-        if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 && welcome.volatile {
-            link.volatile_losses += 1;
+        if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 {
+            link.volatile_losses += u64::from(welcome.volatile);
+            // Before anybody can offer the outbox to the new one.
+            self.note_unheard_errors(server);
         }
         link.incarnation = welcome.incarnation.0;
         self.lives[server.at()].fetch_add(1, Ordering::AcqRel);
@@ -640,6 +648,7 @@ impl Mount {
         server: ServerIndex,
         connection: &Connection,
     ) -> Result<Arc<Cursor>, Fault> {
+        self.give_up_stale(outbox, server);
         let attached = outbox.attach(server, |from| {
             self.retell_views(server, connection, from)?;
             let descriptor = std::os::fd::AsFd::as_fd(outbox.descriptor());
@@ -668,6 +677,37 @@ impl Mount {
             return Err(Fault::new(Code::Unreachable, text));
         }
         Ok(attached.cursor)
+    }
+
+    /// What a server that is gone has not taken will never be applied, and its files say so.
+    pub(super) fn give_up_records(&self, outbox: &Outbox, server: ServerIndex) {
+        let pending = outbox.stopped(server);
+        if outbox.abandon(server)
+            && let Some(pending) = pending
+        {
+            self.note_lost_records(server, &pending);
+        }
+    }
+
+    /// Records of a time before the manager's last loss, for a server that went down after the new manager had heard of us: it may have
+    /// given their files to others since, and they would come over what those wrote.
+    fn give_up_stale(&self, outbox: &Outbox, server: ServerIndex) {
+        let Some(pending) = outbox.stopped(server) else { return };
+        let heard = self.heard.load(Ordering::Acquire);
+        let files: Vec<Arc<OpenFile>> = self.files().values().filter_map(Weak::upgrade).collect();
+        if files.iter().any(|file| file.has_stale_records(server, pending.start, heard)) {
+            tracing::warn!(%server, "records from before the manager's restart come too late and are given up");
+            self.give_up_records(outbox, server);
+        }
+    }
+
+    /// A server was replaced: errors that it had counted and not told are not to be had any more.
+    fn note_unheard_errors(&self, server: ServerIndex) {
+        let Some(counted) = self.outbox.get().and_then(|outbox| outbox.counted_errors(server)) else {
+            return;
+        };
+        let files: Vec<Arc<OpenFile>> = self.files().values().filter_map(Weak::upgrade).collect();
+        files.iter().for_each(|file| file.note_unheard(server, counted));
     }
 
     /// Records that were overwritten before a server came back: their files must say so.

@@ -2,31 +2,14 @@
 //!
 //! Always: a move happens once and at once for all; a pointer that went with its manager is told of, and not taken for 0.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{PointerId, PointerMove, Reply, Request};
-use pario_sys::shared::{Access, AttachLimit, Shared};
+use pario_net::pointer::PointerPage;
 
 use super::mount::odd;
 use super::open_file::OpenFile;
-
-/// Where in the memory the number is.
-const VALUE: usize = 0;
-/// Whose turn it is in an ordered call: counts members of the group, call after call.
-const TURN: usize = 8;
-/// Words that members sleep on, each on its own.
-const SLOTS: usize = 64;
-const SLOT_COUNT: usize = 512;
-const PAGE_BYTES: usize = 4096;
-/// How often one that waits for its turn looks whether its group still lives.
-const LOOK: Duration = Duration::from_millis(50);
-/// Looks at the turn before going to sleep, the processor given to others in between.
-const YIELDS: usize = 40;
-/// In a word that its member sleeps on.
-const ASLEEP: u32 = 1;
 
 /// See the module.
 pub(crate) struct Pointer {
@@ -48,7 +31,7 @@ struct State {
 
 #[derive(Clone)]
 struct Known {
-    page: Option<Arc<Shared>>,
+    page: Option<Arc<PointerPage>>,
 }
 
 impl std::fmt::Debug for Pointer {
@@ -75,7 +58,7 @@ impl Pointer {
     /// Moves it forward and returns where it was.
     pub(crate) fn add(&self, by: u64) -> Result<u64, Fault> {
         match self.known()?.page {
-            Some(page) => Ok(page.fetch_add_u64(VALUE, by, Ordering::AcqRel)),
+            Some(page) => Ok(page.add(by)),
             None => self.moved(PointerMove::Add { by }),
         }
     }
@@ -83,7 +66,7 @@ impl Pointer {
     /// Puts it somewhere.
     pub(crate) fn set(&self, at: u64) -> Result<(), Fault> {
         if let Some(page) = self.known()?.page {
-            page.store_u64(VALUE, at, Ordering::Release);
+            page.set(at);
             return Ok(());
         }
         self.moved(PointerMove::Set { at }).map(|_| ())
@@ -92,7 +75,7 @@ impl Pointer {
     /// Where it is.
     pub(crate) fn get(&self) -> Result<u64, Fault> {
         match self.known()?.page {
-            Some(page) => Ok(page.load_u64(VALUE, Ordering::Acquire)),
+            Some(page) => Ok(page.get()),
             None => self.moved(PointerMove::Add { by: 0 }),
         }
     }
@@ -114,30 +97,11 @@ impl Pointer {
             state.calls += 1;
             (state.calls - 1) * size as u64 + rank as u64
         };
-        let slot = |turn: u64| SLOTS + 4 * usize::try_from(turn % SLOT_COUNT as u64).expect("small");
-        let mut looks = 0;
-        while page.load_u64(TURN, Ordering::SeqCst) != turn {
-            looks += 1;
-            if looks < YIELDS {
-                std::thread::yield_now();
-                continue;
-            }
-            // Said before the turn is looked at once more: whoever passes it on either sees that we sleep, or we see that it is ours.
-            page.store_u32(slot(turn), ASLEEP, Ordering::SeqCst);
-            if page.load_u64(TURN, Ordering::SeqCst) != turn {
-                let _ = page.futex_wait(slot(turn), ASLEEP, Some(LOOK));
-                check()?;
-                self.known()?;
-            }
-        }
-        let at = page.fetch_add_u64(VALUE, by, Ordering::AcqRel);
-        page.store_u64(TURN, turn + 1, Ordering::SeqCst);
-        let next = slot(turn + 1);
-        if page.load_u32(next, Ordering::SeqCst) == ASLEEP {
-            page.store_u32(next, 0, Ordering::SeqCst);
-            page.futex_wake(next, u32::MAX >> 1);
-        }
-        Ok(at)
+        page.add_in_turn(turn, by, || {
+            check()?;
+            self.known()?;
+            Ok(())
+        })
     }
 
     /// What is known of it; asks the manager the first time.
@@ -160,8 +124,7 @@ impl Pointer {
         let answer = mount.call(ServerIndex::MANAGER, &Request::SharePointer { pointer })?;
         let page = match (answer.reply, answer.descriptors.into_iter().next()) {
             (Reply::Pointer {}, Some(descriptor)) => {
-                let limit = AttachLimit { bytes_min: PAGE_BYTES, bytes_max: PAGE_BYTES };
-                let page = Shared::attach(descriptor, Access::ReadWrite, limit);
+                let page = PointerPage::attach(descriptor);
                 Some(Arc::new(page.map_err(|error| Fault::new(Code::Protocol, error.to_string()))?))
             }
             (Reply::NotLent {}, _) => None,

@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
-use pario_core::{Fault, ServerIndex};
+use pario_core::{Code, Fault, ServerIndex};
 use pario_net::outbox::Concern;
 
 use super::open_file::OpenFile;
@@ -14,6 +14,10 @@ use super::open_file::OpenFile;
 pub(crate) struct Records {
     /// Per server, the position behind our last record that concerns it.
     ends: Vec<u64>,
+    /// The same for records that were committed under managers before that of `epoch`.
+    older_ends: Vec<u64>,
+    /// The manager's life in which the last record was committed.
+    epoch: u64,
     /// File bytes of records since everything was taken.
     span: Option<Range<u64>>,
     /// Servers written to since the last sync, by any path.
@@ -36,10 +40,20 @@ impl Records {
     pub(super) fn new(servers: usize) -> Records {
         Records {
             ends: vec![0; servers],
+            older_ends: vec![0; servers],
+            epoch: 0,
             span: None,
             unsynced: vec![false; servers],
             losses: vec![0; servers],
             errors: vec![(0, 0); servers],
+        }
+    }
+
+    /// A record was committed in this life of the manager.
+    fn begin(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            self.older_ends.clone_from(&self.ends);
+            self.epoch = epoch;
         }
     }
 
@@ -55,6 +69,7 @@ impl OpenFile {
     /// Takes note of a record.
     pub(super) fn note_record(&self, range: Range<u64>, position: u64) {
         let mut records = self.records();
+        records.begin(self.mount.epoch());
         for piece in self.layout.pieces(range.clone()) {
             // Of two threads' records the later one may be noted first.
             let end = &mut records.ends[piece.server.at()];
@@ -66,6 +81,7 @@ impl OpenFile {
     /// Takes note of a record of a stream, which lies inside `span` and concerns some servers.
     pub(super) fn note_stream(&self, span: &Range<u64>, concerns: &[Concern], position: u64) {
         let mut records = self.records();
+        records.begin(self.mount.epoch());
         for concern in concerns {
             let end = &mut records.ends[concern.server.at()];
             *end = position.max(*end);
@@ -123,6 +139,11 @@ impl OpenFile {
             records.unsynced[server.at()] = true;
             records.losses[server.at()] = *losses;
         }
+    }
+
+    /// The file was told of what a server lost.
+    pub(super) fn note_losses(&self, server: ServerIndex, losses: u64) {
+        self.records().losses[server.at()] = losses;
     }
 
     pub(super) fn note_synced(&self, server: ServerIndex) {
@@ -186,14 +207,37 @@ impl OpenFile {
         self.mount.twice_if_quick(wait).map_err(|fault| fault.at(self.describe()))
     }
 
-    /// What a gone server has not taken must never be applied over what comes later.
+    /// What a gone server has not taken must never be applied over what comes later. It goes with what other files have there, which say so.
     pub(super) fn abandon_records(&self) {
         if let Some(outbox) = self.mount.outbox_if_made() {
             for server in self.layout.servers() {
-                outbox.abandon(server);
+                self.mount.give_up_records(outbox, server);
             }
         }
         self.records().span = None;
+    }
+
+    /// Whether some of the records that wait for a server from `position` on were committed under a manager that was lost, and for which
+    /// its successor waits no more: it has heard of us in epoch `heard`.
+    pub(super) fn has_stale_records(&self, server: ServerIndex, position: u64, heard: u64) -> bool {
+        let records = self.records();
+        let ends = if records.epoch < heard { &records.ends } else { &records.older_ends };
+        // Where nobody gives leases, nobody can have given the file to others.
+        self.homeless.is_none() && ends.get(server.at()).is_some_and(|end| position < *end)
+    }
+
+    /// A server that is gone had counted so many errors in the life of one cursor. If we have not asked for them, some may be ours.
+    pub(super) fn note_unheard(&self, server: ServerIndex, counted: (usize, u64)) {
+        let mut records = self.records();
+        let known = &mut records.errors[server.at()];
+        let heard = counted.1 == 0 || *known == counted;
+        *known = counted;
+        if heard || records.ends[server.at()] == 0 {
+            return;
+        }
+        drop(records);
+        let text = format!("server {server} went down before it told which writes it could not make");
+        self.keep_fault(Fault::new(Code::Lost, text));
     }
 
     /// Errors that servers met behind our back since we last looked; asks only those that counted some.

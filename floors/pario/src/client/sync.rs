@@ -119,10 +119,12 @@ impl OpenFile {
     /// Whether servers whose memory held our bytes were replaced by a new life meanwhile.
     fn check_losses(&self, unsynced: &[Unsynced]) {
         for Unsynced { server, losses } in unsynced {
-            if *losses < self.mount.volatile_losses(*server) {
+            let now = self.mount.volatile_losses(*server);
+            if *losses < now {
                 let text = format!("server {server} went down with writes that were not synced");
                 self.keep_fault(Fault::new(Code::Lost, text));
-                self.note_synced(*server);
+                // What its successor has of ours is not synced for that.
+                self.note_losses(*server, now);
             }
         }
     }

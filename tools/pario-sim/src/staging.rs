@@ -1,0 +1,295 @@
+//! From outboxes to servers and below: records are taken, outboxes offered again, records given up, blocks staged.
+//!
+//! Always: what a server that is gone had not taken is offered to its successor, or given up and told to every file that it belongs to.
+
+use crate::bugs::ClientBug;
+use crate::client::{Errand, Stage};
+use crate::server::{Cursor, Refused, Way, home};
+use crate::world::{Fate, Record, SERVERS, World};
+
+/// Taking.
+impl World {
+    /// A record that a server may take: it is open, and the server has its outbox.
+    pub(crate) fn is_due(&self, server: usize, record: &Record) -> bool {
+        record.fate[server] == Fate::Open && self.servers[server].outboxes.contains(&record.client)
+    }
+
+    pub(crate) fn first_due(&self, server: usize) -> Option<usize> {
+        self.records.iter().position(|record| self.is_due(server, record))
+    }
+
+    pub(crate) fn take(&mut self, server: usize) -> Result<(), String> {
+        let newest = self.has(ClientBug::TakeNewest);
+        let due = |record: &Record| self.is_due(server, record);
+        let at = if newest { self.records.iter().rposition(due) } else { self.first_due(server) };
+        at.map_or(Ok(()), |at| self.take_one(server, at))
+    }
+
+    pub(crate) fn take_one(&mut self, server: usize, at: usize) -> Result<(), String> {
+        let record = self.records[at].clone();
+        let (file, tag, client) = (record.file, record.tag, record.client);
+        if record.void[server] {
+            return Err(format!("record {tag} of client {client} is taken after its file went to others"));
+        }
+        self.records[at].fate[server] = Fate::Over;
+        self.note(|| format!("server {server} takes {tag} of client {client}, file {file}"));
+        let mut refused = false;
+        for cell in record.cells.filter(|cell| home(*cell) == server) {
+            if record.again[server] {
+                self.comes_late(file, cell, tag);
+            }
+            refused |= self.put(server, (file, cell), tag).is_err();
+        }
+        self.seen.visit(if self.clients[client].alive { "record taken" } else { "record of the dead taken" });
+        if refused {
+            self.seen.visit("record refused");
+            self.keep_error(server, client, file);
+            self.lose(file, tag, "its server was full")?;
+        }
+        Ok(())
+    }
+
+    /// Bytes come to a cell.
+    pub(crate) fn put(&mut self, server: usize, place: (usize, usize), tag: u64) -> Result<(), Refused> {
+        let way = self.servers[server].write(&mut self.below, place, tag)?;
+        self.seen.visit(match way {
+            Way::Through => "write through to the store",
+            Way::Cached => "write cached",
+            Way::Straight => "write past the cache",
+        });
+        self.truth.comes(place.0, place.1, tag);
+        Ok(())
+    }
+
+    /// The successor of a server that was killed has newer bytes of others already.
+    fn comes_late(&mut self, file: usize, cell: usize, tag: u64) {
+        let committed = |of: u64| self.committed.get(&of).copied().unwrap_or(0);
+        let newer: Vec<u64> =
+            self.truth.all(file, cell).iter().copied().filter(|of| committed(tag) < committed(*of)).collect();
+        if !newer.is_empty() {
+            self.seen.visit("record taken behind newer ones");
+            self.torn[file] = true;
+        }
+        newer.into_iter().for_each(|of| self.weaken(file, of));
+    }
+
+    fn keep_error(&mut self, server: usize, client: usize, file: usize) {
+        if self.has(ClientBug::ForgetError) {
+            return;
+        }
+        self.servers[server].errors.insert((client, file));
+        let life = self.servers[server].life;
+        let cursor = &mut self.clients[client].links[server].cursor;
+        if cursor.life == life {
+            cursor.errors += 1;
+        }
+    }
+
+    /// A write that returned, or may have, will not be seen everywhere.
+    pub(crate) fn lose(&mut self, file: usize, tag: u64, why: &str) -> Result<(), String> {
+        self.note(|| format!("write {tag} of file {file} is lost: {why}"));
+        self.torn[file] = true;
+        self.weaken(file, tag);
+        self.truth.dropped(tag, why)
+    }
+
+    /// What a client left is brought in, before its file goes on.
+    pub(crate) fn settle(&mut self, at: usize) -> Result<(), String> {
+        let (file, client) = self.settling.swap_remove(at);
+        if !self.has(ClientBug::SettleNothing) {
+            for server in 0..SERVERS {
+                let mine = |record: &Record| {
+                    record.client == client && record.file == file && self.is_due(server, record)
+                };
+                let Some(last) = self.records.iter().rposition(mine) else { continue };
+                while let Some(first) = self.first_due(server).filter(|first| *first <= last) {
+                    self.take_one(server, first)?;
+                }
+            }
+        }
+        // Others may have the file from now on: what its writer has not offered comes too late.
+        for at in 0..self.records.len() {
+            let record = &self.records[at];
+            if (record.client, record.file) != (client, file) {
+                continue;
+            }
+            for server in 0..SERVERS {
+                if self.records[at].fate[server] == Fate::Open && !self.is_due(server, &self.records[at]) {
+                    self.seen.visit("record void");
+                    self.records[at].void[server] = true;
+                    let tag = self.records[at].tag;
+                    self.lose(file, tag, "its file went on without it")?;
+                }
+            }
+        }
+        self.manager.settled(file, client, self.now, &mut self.seen)
+    }
+
+    pub(crate) fn stage(&mut self, server: usize) {
+        let went = self.servers[server].stage_oldest(&mut self.below);
+        self.seen.visit(if went { "block staged" } else { "staging refused" });
+    }
+}
+
+/// Outboxes.
+impl World {
+    /// A connection has ended, and the client sees it.
+    pub(crate) fn hang_up(&mut self, number: usize, server: usize) {
+        self.seen.visit("server seen to be gone");
+        self.note(|| format!("client {number} sees that server {server} is gone"));
+        let link = &mut self.clients[number].links[server];
+        (link.up, link.attached) = (false, false);
+        self.links[number].data[server].clear();
+        self.links[number].answers[server].clear();
+        match self.clients[number].errand.take() {
+            Some(Errand::Access(op)) if op.stage == Stage::Far && op.waiting.contains(&server) => {
+                self.fail(number, op);
+            }
+            other => self.clients[number].errand = other,
+        }
+    }
+
+    /// There is a connection from now on; the server may be another than before.
+    pub(crate) fn connect(&mut self, number: usize, server: usize) {
+        let (life, caches) = (self.servers[server].life, self.servers[server].caches);
+        let (losses, unheard) = (!self.has(ClientBug::ForgetLosses), !self.has(ClientBug::ForgetUnheard));
+        let client = &mut self.clients[number];
+        let link = &mut client.links[server];
+        if link.up {
+            return;
+        }
+        link.up = true;
+        if link.life == life {
+            return;
+        }
+        link.life = life;
+        link.losses += u64::from(caches && losses);
+        // What it had counted and not told is not to be had any more.
+        let old = link.cursor;
+        for file in client.files.iter_mut().filter(|_| old.errors != 0) {
+            if file.heard[server] != old && file.recorded[server] && unheard {
+                file.heard[server] = old;
+                file.faults += 1;
+                self.seen.visit("error went with its server");
+            }
+        }
+    }
+
+    /// A server gets the outbox, with what its predecessor had not taken.
+    pub(crate) fn offer(&mut self, number: usize, server: usize) -> Result<(), String> {
+        self.connect(number, server);
+        let heard = self.clients[number].heard_epoch;
+        let open = |record: &Record| record.client == number && record.fate[server] == Fate::Open;
+        let stale = self.records.iter().any(|record| open(record) && record.epoch < heard);
+        let stale = stale && !self.has(ClientBug::OfferStale);
+        if stale {
+            self.seen.visit("records of a lost manager given up");
+            self.give_up(number, server, None)?;
+        }
+        if std::mem::take(&mut self.clients[number].links[server].overwritten) {
+            self.seen.visit("records overwritten");
+            let told = !self.has(ClientBug::ForgetOverwritten);
+            self.drop_open(number, server, |_| told)?;
+        }
+        if self.has(ClientBug::OfferFromTail) {
+            self.drop_open(number, server, |_| false)?;
+        }
+        if self.has(ClientBug::OfferTwice)
+            && let Some(last) = self.records.iter().rposition(|record| {
+                record.client == number && record.fate[server] == Fate::Over && !record.void[server]
+            })
+        {
+            self.records[last].fate[server] = Fate::Open;
+        }
+        for record in self.records.iter_mut().filter(|record| record.client == number) {
+            if record.fate[server] == Fate::Open {
+                record.again[server] = true;
+                self.seen.visit("record offered again");
+            }
+        }
+        self.note(|| format!("client {number} offers its outbox to server {server}"));
+        let life = self.servers[server].life;
+        self.servers[server].outboxes.insert(number);
+        let link = &mut self.clients[number].links[server];
+        link.attached = true;
+        link.cursor = Cursor { life, errors: 0 };
+        Ok(())
+    }
+
+    /// What a server that is gone has not taken must never come over what others write; `on_behalf` of a file, or of all.
+    pub(crate) fn give_up(
+        &mut self,
+        number: usize,
+        server: usize,
+        on_behalf: Option<usize>,
+    ) -> Result<(), String> {
+        self.seen.visit("records given up");
+        let quiet = self.has(ClientBug::AbandonQuietly);
+        self.clients[number].links[server].overwritten = false;
+        self.drop_open(number, server, |file| !quiet || on_behalf == Some(file))
+    }
+
+    fn drop_open(
+        &mut self,
+        number: usize,
+        server: usize,
+        told: impl Fn(usize) -> bool,
+    ) -> Result<(), String> {
+        for at in 0..self.records.len() {
+            let record = &self.records[at];
+            if record.client != number || record.fate[server] != Fate::Open {
+                continue;
+            }
+            let (file, tag) = (record.file, record.tag);
+            self.records[at].fate[server] = Fate::Over;
+            self.lose(file, tag, "it was given up")?;
+            self.clients[number].files[file].faults += u32::from(told(file));
+        }
+        Ok(())
+    }
+
+    /// Servers that have not taken a file's records, and are gone as far as the client knows.
+    pub(crate) fn left_by(&self, number: usize, file: usize) -> Vec<usize> {
+        let open = |server: &usize| {
+            self.records.iter().any(|record| {
+                (record.client, record.file, record.fate[*server]) == (number, file, Fate::Open)
+            })
+        };
+        (0..SERVERS).filter(|s| !self.clients[number].links[*s].attached).filter(open).collect()
+    }
+
+    /// Nobody takes these records unless a server comes back.
+    pub(crate) fn is_hopeless(&self, number: usize, file: usize) -> bool {
+        self.left_by(number, file).iter().any(|server| !self.servers[*server].alive)
+    }
+
+    /// Records in the ring that somebody has not taken.
+    fn in_ring(&self, number: usize) -> impl Iterator<Item = usize> {
+        let mine = move |at: &usize| {
+            let record = &self.records[*at];
+            record.client == number && !record.overwritten && !record.is_over()
+        };
+        (0..self.records.len()).filter(mine)
+    }
+
+    /// The ring is full of what servers that are there have not taken.
+    pub(crate) fn must_wait_for_room(&self, number: usize) -> bool {
+        let links = &self.clients[number].links;
+        let wanted =
+            |at: &usize| (0..SERVERS).any(|s| self.records[*at].fate[s] == Fate::Open && links[s].attached);
+        self.ring <= self.in_ring(number).count() && self.in_ring(number).any(|at| wanted(&at))
+    }
+
+    /// Memory that only a server which is gone has not taken is used again.
+    pub(crate) fn overwrite_oldest(&mut self, number: usize) {
+        while self.ring <= self.in_ring(number).count() {
+            let Some(oldest) = self.in_ring(number).next() else { return };
+            self.records[oldest].overwritten = true;
+            for server in 0..SERVERS {
+                if self.records[oldest].fate[server] == Fate::Open {
+                    self.clients[number].links[server].overwritten = true;
+                }
+            }
+        }
+    }
+}
