@@ -32,6 +32,9 @@ pub(crate) struct OpenFile {
     pub(super) guardian: Mutex<Option<Weak<dyn Guardian>>>,
     /// Of a file on servers that give no leases: the generation by which they know it.
     pub(super) homeless: Option<Generation>,
+    /// Of a file whose blocks have no fixed place: their size. Every access goes to one server, by message: it answers when the block's
+    /// owner, which may be another one, has it.
+    pub(super) placed: Option<u64>,
     /// The file's length as far as we know.
     pub(super) size: AtomicU64,
     /// Largest end of a write that the manager has not been told of; 0 if there is none.
@@ -64,6 +67,15 @@ impl std::fmt::Debug for OpenFile {
     }
 }
 
+/// How a file is reached whose blocks have no fixed place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Through {
+    /// All of it at the server that answers for it.
+    pub(crate) layout: Layout,
+    /// Bytes of a block: what lies in one is read and written at once.
+    pub(crate) block_bytes: u64,
+}
+
 /// What we have of one server's object.
 #[derive(Default)]
 struct Object {
@@ -88,7 +100,12 @@ pub(super) enum Loan {
 impl OpenFile {
     /// The shared state of a file just opened, with one more handle. `None`: another thread's last handle was just being
     /// closed, and the manager may have taken our open for part of the use that is over. It is over now: open again.
-    pub(super) fn enter(mount: &Arc<Mount>, attr: &FileAttr, path: String) -> Option<Arc<OpenFile>> {
+    pub(super) fn enter(
+        mount: &Arc<Mount>,
+        attr: &FileAttr,
+        path: String,
+        through: Option<Through>,
+    ) -> Option<Arc<OpenFile>> {
         let mut files = mount.files();
         if let Some(file) = files.get(&attr.inode).and_then(std::sync::Weak::upgrade) {
             if file.add_handle() {
@@ -103,7 +120,12 @@ impl OpenFile {
             }
             return None;
         }
-        let file = Arc::new(OpenFile::new(mount, (attr.inode, attr.layout, attr.size), path, None));
+        let mut file = OpenFile::new(mount, (attr.inode, attr.layout, attr.size), path, None);
+        if let Some(through) = through {
+            file.layout = through.layout;
+            file.placed = Some(through.block_bytes);
+        }
+        let file = Arc::new(file);
         files.insert(attr.inode, Arc::downgrade(&file));
         if files.len().is_multiple_of(256) {
             files.retain(|_, file| 0 < file.strong_count());
@@ -144,6 +166,7 @@ impl OpenFile {
             path,
             guardian: Mutex::default(),
             homeless,
+            placed: None,
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
             locks: FileLocks::default(),

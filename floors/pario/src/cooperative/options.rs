@@ -17,7 +17,7 @@ pub enum Placement {
     /// At its home: blocks are dealt round-robin to the nodes.
     #[default]
     Home,
-    /// Where it was first touched. Not there yet: opening with it is refused.
+    /// At the node whose process touched it first; others reach it there. Whoever touches it next gets it when it was thrown out.
     FirstTouch,
 }
 
@@ -86,9 +86,6 @@ impl SharedOptions {
         let divides = |stripe: u64| self.block_bytes.is_some_and(|block| stripe.is_multiple_of(block));
         if self.stripe_bytes.is_some_and(|bytes| !is_size(bytes) || !divides(bytes)) {
             return refuse(Code::Invalid, "a stripe is a multiple of the block, which must be set with it");
-        }
-        if self.placement == Placement::FirstTouch {
-            return refuse(Code::Unsupported, "placement first-touch is not supported: use home");
         }
         Ok(())
     }
@@ -179,7 +176,6 @@ mod tests {
                 stripe_bytes: Some(12 << 10),
                 ..SharedOptions::default()
             },
-            SharedOptions { placement: Placement::FirstTouch, ..SharedOptions::default() },
         ];
         for options in wrong {
             let error = options.check(Path::new("/some/file")).unwrap_err();

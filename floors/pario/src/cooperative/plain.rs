@@ -77,6 +77,7 @@ impl Opened {
             block_bytes,
             stripe_bytes: options.stripe_of(block_bytes),
             locks: options.noncoherent.unwrap_or_else(|| NONCOHERENT.contains(&self.kind)),
+            first_touch: false,
             mode: metadata.mode() & 0o7777,
             owner: (metadata.uid(), metadata.gid()),
             modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
