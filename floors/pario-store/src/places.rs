@@ -5,6 +5,8 @@
 //!
 //! Never: a visit that is passed on; a home that waits. Always: an ownership has a number, and only who knows it gives it back.
 
+use std::ops::Range;
+
 use pario_core::{Fault, InodeId, LocalOffset, ObjectId, ServerIndex};
 use pario_sys::Piece;
 
@@ -56,8 +58,11 @@ pub struct Visit {
 
 /// What a store answers to other servers of its kind.
 pub trait Places {
-    /// Whether blocks of this file have no fixed place, so that an access may have to wait for another server.
-    fn has(&self, inode: InodeId) -> bool;
+    /// Bytes of the file's blocks, if they have no fixed place, so that an access may have to wait for another server.
+    fn block_bytes(&self, inode: InodeId) -> Option<u64>;
+
+    /// Whether this server owns all blocks of a range now.
+    fn is_here(&self, inode: InodeId, range: Range<u64>) -> bool;
 
     /// Whose these blocks are; those that are nobody's are the claimant's from now on. Never waits.
     fn claim(&self, claim: &Claim) -> Result<Vec<Grant>, Fault>;

@@ -3,6 +3,7 @@
 //! Never: accepts an access to a generation that was truncated or removed while this server ran.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -393,6 +394,7 @@ impl Service {
                 self.drop_link(link, Some("the manager takes it for gone"));
             }
         }
+        self.visits.fence(session);
         let done = self.visits.after_writes(session, self.answer_done(id, number));
         self.taker.post(Task::Drain { session, done });
         Ok(())
@@ -417,7 +419,7 @@ impl Service {
             return Ok(());
         }
         let first = self.spec.take_before_read && reads(&request);
-        let placed = read_of(&request).is_some_and(|inode| self.is_placed(inode));
+        let placed = read_of(&request).filter(|(inode, _)| self.is_placed(*inode));
         let work = self.work(id, request)?;
         let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
         let run = move || {
@@ -427,8 +429,8 @@ impl Service {
             };
             mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data, descriptors }));
         };
-        if placed {
-            self.visits.far(self.spec.index)?.run(run);
+        if let Some((inode, range)) = placed {
+            self.threads_for(inode, range)?.run(run);
         } else if first {
             let pool = self.pool.clone();
             self.taker.post(Task::TakeAll { done: Box::new(move |_| pool.run(run)) });
@@ -544,11 +546,14 @@ fn reads(request: &Request) -> bool {
     matches!(request, Request::Read { .. } | Request::ReadStream { .. } | Request::Measure { .. })
 }
 
-/// The file that a request reads bytes of.
+/// The file that a request reads bytes of, and which, if it says so in a range.
 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else reads")]
-fn read_of(request: &Request) -> Option<InodeId> {
+fn read_of(request: &Request) -> Option<(InodeId, Option<Range<u64>>)> {
     match request {
-        Request::Read { object, .. } | Request::ReadStream { object, .. } => Some(object.inode),
+        Request::Read { object, at, bytes } => {
+            Some((object.inode, Some(at.0..at.0.saturating_add(u64::from(*bytes)))))
+        }
+        Request::ReadStream { object, .. } => Some((object.inode, None)),
         _ => None,
     }
 }

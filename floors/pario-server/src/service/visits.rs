@@ -8,7 +8,8 @@
 //! other thread than the service's own, which waits for nobody. Always: what a client that is gone was writing is over before its
 //! files are given to others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::limits::FRAME_DATA_BYTES_MAX;
@@ -25,6 +26,8 @@ use crate::take::{ByValue, Done, Target, store_fault};
 
 /// Threads for accesses of this server's clients: they wait for the network more than they work.
 const FAR_THREADS: usize = 8;
+/// Sessions that are known to be gone.
+const FENCED_MAX: usize = 4096;
 /// Threads for accesses of other servers.
 const NEAR_THREADS: usize = 3;
 
@@ -34,6 +37,8 @@ pub(crate) struct Threads {
     far: Option<Pool>,
     near: Option<Pool>,
     writes: Arc<Mutex<Writes>>,
+    /// Sessions that are gone: what is still on its way of them comes too late.
+    fenced: VecDeque<SessionId>,
 }
 
 /// Writes under way, by whose they are, and who waits until there are none.
@@ -50,6 +55,14 @@ impl Threads {
 
     fn near(&mut self, index: ServerIndex) -> Result<Pool, Fault> {
         started(&mut self.near, &format!("pario-near-{index}"), NEAR_THREADS)
+    }
+
+    /// Takes no more writes of a session that is gone.
+    pub(super) fn fence(&mut self, session: SessionId) {
+        if FENCED_MAX <= self.fenced.len() {
+            self.fenced.pop_front();
+        }
+        self.fenced.push_back(session);
     }
 
     /// Does something when nothing that a session writes is under way; nothing new comes from it.
@@ -117,7 +130,14 @@ impl Service {
 
     /// Whether an access to the file may have to wait for another server.
     pub(super) fn is_placed(&self, inode: InodeId) -> bool {
-        self.spec.store.places().is_some_and(|places| places.has(inode))
+        self.spec.store.places().is_some_and(|places| places.block_bytes(inode).is_some())
+    }
+
+    /// Threads for an access of a client's: of their own for what may have to wait for another server, so that what need not goes on.
+    pub(super) fn threads_for(&mut self, inode: InodeId, range: Option<Range<u64>>) -> Result<Pool, Fault> {
+        let places = self.spec.store.places();
+        let here = range.is_some_and(|range| places.is_some_and(|places| places.is_here(inode, range)));
+        if here { Ok(self.pool.clone()) } else { self.visits.far(self.spec.index) }
     }
 
     /// What a home is asked and told.
@@ -173,9 +193,17 @@ impl Service {
 
     /// A client's write to blocks that may be another server's.
     pub(super) fn write_placed(&mut self, id: LinkId, write: ByValue, done: Done<()>) -> Result<(), Fault> {
-        let under_way = UnderWay::begin(&self.visits.writes, self.session(id)?);
+        let session = self.session(id)?;
+        if self.visits.fenced.contains(&session) {
+            return Err(Fault::new(Code::Stale, "a write of a process that was taken for gone"));
+        }
+        let under_way = UnderWay::begin(&self.visits.writes, session);
         let (store, index) = (Arc::clone(&self.spec.store), self.spec.index);
-        self.visits.far(index)?.run(move || {
+        let range = match &write.to {
+            Target::Bytes(at) => Some(at.0..at.0.saturating_add(write.data.len() as u64)),
+            Target::Stream { .. } => None,
+        };
+        self.threads_for(write.object.inode, range)?.run(move || {
             let written = write_out(store.as_ref(), index, &write);
             let what = || format!("writing {} bytes of object {}", write.data.len(), write.object);
             done(written.map_err(|fault| fault.at(what())));

@@ -196,6 +196,12 @@ impl SharedFile {
         go().map(|()| true)
     }
 
+    /// Whether all blocks of a range are this server's.
+    pub(super) fn is_here(&self, range: &Range<u64>) -> bool {
+        let blocks = self.blocks(range);
+        self.touch.as_ref().is_some_and(|touch| touch.owners.has(blocks))
+    }
+
     /// Finds out whose blocks are.
     fn learn(&self, core: &Core, touch: &Touch, blocks: Range<u64>) -> Result<(), StoreError> {
         let mut at = blocks.start;

@@ -22,6 +22,7 @@ mod pool;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -266,8 +267,13 @@ impl Drop for SharedFileStore {
 }
 
 impl Places for SharedFileStore {
-    fn has(&self, inode: InodeId) -> bool {
-        self.core.file(inode).is_some_and(|file| file.touch.is_some())
+    fn block_bytes(&self, inode: InodeId) -> Option<u64> {
+        let file = self.core.file(inode)?;
+        file.touch.as_ref().map(|_| file.place.block_bytes)
+    }
+
+    fn is_here(&self, inode: InodeId, range: Range<u64>) -> bool {
+        self.core.file(inode).is_some_and(|file| file.is_here(&range))
     }
 
     fn claim(&self, claim: &Claim) -> Result<Vec<Grant>, Fault> {

@@ -210,6 +210,12 @@ impl Owners {
         self.changed.notify_all();
     }
 
+    /// Whether all of these are this server's.
+    pub(super) fn has(&self, mut blocks: Range<u64>) -> bool {
+        let table = lock(&self.table);
+        blocks.all(|block| matches!(table.blocks.get(&block), Some(Stand::Mine { .. })))
+    }
+
     /// All blocks that are this server's.
     pub(super) fn mine(&self) -> Vec<u64> {
         let table = lock(&self.table);

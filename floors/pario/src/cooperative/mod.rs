@@ -294,7 +294,13 @@ impl Cooperation {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             *open.entry(facts.name.clone()).or_default() += 1;
         }
-        Ok(Above::new(self, (inode, &facts.name), path, mine.filter(|_| extends).map(Opened::into_file)))
+        let placement = if facts.first_touch { Placement::FirstTouch } else { Placement::Home };
+        Ok(Above::new(
+            self,
+            (inode, &facts.name, placement),
+            path,
+            mine.filter(|_| extends).map(Opened::into_file),
+        ))
     }
 
     fn servers(&self) -> u16 {

@@ -1,6 +1,7 @@
 //! How a shared plain file is opened and cached.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use pario_core::limits::{STRIPE_BYTES_DEFAULT, STRIPE_BYTES_MAX};
 use pario_core::{Code, Fault, Size};
@@ -19,6 +20,28 @@ pub enum Placement {
     Home,
     /// At the node whose process touched it first; others reach it there. Whoever touches it next gets it when it was thrown out.
     FirstTouch,
+}
+
+impl Placement {
+    /// As settings and hints call it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Placement::Home => "home",
+            Placement::FirstTouch => "first-touch",
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Placement> {
+        [Placement::Home, Placement::FirstTouch]
+            .into_iter()
+            .find(|placement| placement.word() == word.trim())
+            .ok_or_else(|| Error::Setup(format!("placement `{word}`: it is `home` or `first-touch`")))
+    }
 }
 
 /// Options of [`crate::open_shared`]; all members of the group must say the same.
@@ -125,11 +148,7 @@ fn parse(text: &str) -> Result<Option<SharedOptions>> {
             "block" => options.block_bytes = Some(size()?),
             "stripe" => options.stripe_bytes = Some(size()?),
             "placement" => {
-                options.placement = match value.trim() {
-                    "home" => Placement::Home,
-                    "first-touch" => Placement::FirstTouch,
-                    _ => return Err(odd("it is `home` or `first-touch`")),
-                }
+                options.placement = value.parse().map_err(|_| odd("it is `home` or `first-touch`"))?;
             }
             "noncoherent" => {
                 options.noncoherent = match value.trim() {
@@ -158,6 +177,8 @@ mod tests {
             parse("cache=1MiB, block=8KiB,stripe=64KiB,noncoherent=on,placement=home").unwrap().unwrap();
         assert_eq!((options.cache_bytes, options.block_bytes), (1 << 20, Some(8 << 10)));
         assert_eq!((options.stripe_bytes, options.noncoherent), (Some(64 << 10), Some(true)));
+        let first = parse("placement=first-touch").unwrap().unwrap();
+        assert_eq!(first.placement, Placement::FirstTouch);
         for odd in ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "size=4KiB"] {
             let error = parse(odd).unwrap_err().to_string();
             assert!(error.contains(CACHE_VARIABLE) && error.contains(odd), "{error}");
