@@ -23,6 +23,8 @@ fn small(cache_blocks: u64) -> SharedOptions {
         cache_bytes: cache_blocks * BLOCK,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
+        // Blocks are kept on one node too, whatever the file system below.
+        direct: Some(false),
         ..SharedOptions::default()
     }
 }

@@ -31,6 +31,9 @@ const FENCED_MAX: usize = 4096;
 /// Threads for accesses of other servers.
 const NEAR_THREADS: usize = 3;
 
+/// What a visit does, and what is answered.
+type Visiting = Box<dyn FnOnce(&dyn Places) -> Result<(Reply, Vec<u8>), StoreError> + Send>;
+
 /// See the module; started when they are needed.
 #[derive(Default)]
 pub(crate) struct Threads {
@@ -170,8 +173,7 @@ impl Service {
     ) -> Result<(), Fault> {
         self.places()?;
         let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
-        let work: Box<dyn FnOnce(&dyn Places) -> Result<(Reply, Vec<u8>), StoreError> + Send> = match request
-        {
+        let work: Visiting = match request {
             Request::VisitRead { object, at, bytes, told } => {
                 let bytes = (bytes as usize).min(FRAME_DATA_BYTES_MAX);
                 Box::new(move |places| visit_read(places, Visit { object, at, told }, bytes))

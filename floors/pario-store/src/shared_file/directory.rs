@@ -1,7 +1,7 @@
 //! The directory of a home: who owns which of the blocks that it is home of.
 //!
 //! Never: waits, or knows a block's bytes. Always: a block has at most one owner; an ownership that was given ends only when it is
-//! given back by its number, so that a message that comes late or twice ends no other one; at most [`ENTRIES_MAX`] are known.
+//! given back by its number, so that a message that comes late or twice ends no other one; who claims its own anew gets a new number; at most [`ENTRIES_MAX`] are known.
 
 use std::collections::HashMap;
 
@@ -48,12 +48,16 @@ impl Directory {
         }
         let mut grants = Vec::with_capacity(claim.blocks.len());
         for block in &claim.blocks {
-            let grant = blocks.owners.entry(*block).or_insert_with(|| {
+            let owner = blocks.owners.get(block).filter(|grant| grant.owner != claim.server);
+            let grant = owner.copied().unwrap_or_else(|| {
                 self.numbers += 1;
-                self.entries += 1;
                 Grant { owner: claim.server, number: self.numbers }
             });
-            grants.push(*grant);
+            // Who asks again did not hear the answer, or could not say that it gave the block back: what it said may still come.
+            if owner.is_none() && blocks.owners.insert(*block, grant).is_none() {
+                self.entries += 1;
+            }
+            grants.push(grant);
         }
         Ok(grants)
     }
@@ -104,9 +108,9 @@ mod tests {
         let mut directory = Directory::default();
         assert_eq!(claim(&mut directory, 1, &[7, 8]), [(1, 1), (1, 2)]);
         assert_eq!(claim(&mut directory, 2, &[8, 9]), [(1, 2), (2, 3)]);
-        assert_eq!(claim(&mut directory, 1, &[7]), [(1, 1)], "asked twice it is the same ownership");
-        give_back(&mut directory, 1, &[(7, 1), (8, 2)]);
-        assert_eq!(claim(&mut directory, 2, &[7]), [(2, 4)]);
+        assert_eq!(claim(&mut directory, 1, &[7]), [(1, 4)], "asked twice it is a new ownership of the same");
+        give_back(&mut directory, 1, &[(7, 4), (8, 2)]);
+        assert_eq!(claim(&mut directory, 2, &[7]), [(2, 5)]);
         assert_eq!(directory.entries, 2);
     }
 
@@ -120,8 +124,12 @@ mod tests {
         give_back(&mut directory, 2, &[(7, 2)]);
         give_back(&mut directory, 1, &[(9, 2)]);
         assert_eq!(claim(&mut directory, 2, &[7]), [(1, 2)]);
+        // It was not heard that it was given back, so it was asked for again; then the first message comes.
+        assert_eq!(claim(&mut directory, 1, &[7]), [(1, 3)]);
+        give_back(&mut directory, 1, &[(7, 2)]);
+        assert_eq!(claim(&mut directory, 2, &[7]), [(1, 3)]);
         directory.forget(INODE);
-        assert_eq!((directory.entries, claim(&mut directory, 2, &[7])), (0, vec![(2, 3)]));
+        assert_eq!((directory.entries, claim(&mut directory, 2, &[7])), (0, vec![(2, 4)]));
     }
 
     #[test]

@@ -23,6 +23,44 @@ use crate::sync::lock;
 const RUN_BLOCKS_MAX: usize = 16;
 
 impl SharedFile {
+    /// Writes to the plain file, of which nothing is kept here.
+    pub(super) fn write_below(
+        &self,
+        generation: Generation,
+        range: Range<u64>,
+        pieces: &[Piece<'_>],
+    ) -> Result<(), StoreError> {
+        let gate = self.open_gate()?;
+        if generation < gate.generation {
+            return Ok(());
+        }
+        let mut source = Source::new(pieces);
+        for (offset, bytes) in self.runs(range.clone()) {
+            self.plain.write(&source.take(bytes), offset)?;
+        }
+        self.length.fetch_max(range.end, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Reads from the plain file, of which nothing is kept here.
+    pub(super) fn read_below(
+        &self,
+        generation: Generation,
+        range: Range<u64>,
+        target: &mut [u8],
+    ) -> Result<usize, StoreError> {
+        let gate = self.open_gate()?;
+        if generation < gate.generation {
+            return Ok(0);
+        }
+        let mut filled = 0;
+        for (offset, bytes) in self.runs(range) {
+            self.plain.read(&mut target[filled..filled + bytes], offset)?;
+            filled += bytes;
+        }
+        Ok(filled)
+    }
+
     pub(super) fn write_straight(
         &self,
         core: &Core,

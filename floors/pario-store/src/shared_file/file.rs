@@ -49,6 +49,8 @@ pub struct Place {
     /// Where blocks are cached by whoever touched them first: how they are dealt to the servers that know whose they are. The layout
     /// then has all of the file at this server.
     pub homes: Option<Layout>,
+    /// Nothing is kept: the kernel's cache is the one cache of the only node, and the plain file is lent to its processes.
+    pub direct: bool,
 }
 
 /// See the module.
@@ -103,7 +105,9 @@ impl SharedFile {
     }
 
     pub(super) fn length(&self) -> u64 {
-        self.length.load(Ordering::Acquire)
+        let known = self.length.load(Ordering::Acquire);
+        // Those that it is lent to lengthen it themselves.
+        if self.place.direct { self.plain.length().max(known) } else { known }
     }
 
     /// The file is known to have so many bytes.
@@ -130,6 +134,9 @@ impl SharedFile {
             return Ok(());
         }
         self.check_reach(&range)?;
+        if self.place.direct {
+            return self.write_below(generation, range, pieces);
+        }
         let Some(mut room) = core.reserve(self.room(&range)) else {
             return self.write_straight(core, generation, range, pieces);
         };
@@ -168,6 +175,9 @@ impl SharedFile {
         }
         let count = usize::try_from(range.end - range.start).expect("within the target");
         let target = &mut target[..count];
+        if self.place.direct {
+            return self.read_below(generation, range, target);
+        }
         let Some(mut room) = core.reserve(self.room(&range)) else {
             return self.read_straight(core, generation, range, target);
         };

@@ -280,8 +280,8 @@ impl SharedFile {
         }
         for (home, blocks) in homes {
             for some in blocks.chunks(ASKED_MAX) {
-                let heard = self.tell(core, touch, home, some);
-                touch.owners.left(some, heard);
+                self.tell(core, touch, home, some);
+                touch.owners.left(some);
             }
         }
     }
@@ -293,19 +293,13 @@ impl SharedFile {
         }
     }
 
-    fn tell(&self, core: &Core, touch: &Touch, home: ServerIndex, blocks: &[(u64, u64)]) -> bool {
+    fn tell(&self, core: &Core, touch: &Touch, home: ServerIndex, blocks: &[(u64, u64)]) {
         let back = GiveBack { server: self.place.server, inode: self.inode, blocks: blocks.to_vec() };
         core.counts.handed_back.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         if home == self.place.server {
             lock(&core.directory).give_back(&back);
-            return true;
-        }
-        match touch.companions.give_back(home, &back) {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::debug!(%error, "blocks stay here, since their home cannot be told");
-                false
-            }
+        } else if let Err(error) = touch.companions.give_back(home, &back) {
+            tracing::debug!(%error, "a home may not know that blocks are nobody's");
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! Where blocks have a fixed home each is cached there; else where it was first touched (`first_touch.rs`).
 //!
-//! Never: two copies of a block, since each has one home or one owner; lends descriptors; removes or renames the plain file. Always: one pool for all
+//! Never: two copies of a block, since each has one home or one owner; lends descriptors of files that it keeps blocks of; removes or renames the plain file. Always: one pool for all
 //! files; room is reserved before a block is held; what is larger than the pool goes past it.
 
 mod ahead;
@@ -19,6 +19,8 @@ mod owners;
 mod plain;
 mod pool;
 
+#[cfg(test)]
+mod first_touch_tests;
 #[cfg(test)]
 mod tests;
 
@@ -364,8 +366,10 @@ impl Store for SharedFileStore {
         Some(self)
     }
 
-    fn lend(&self, _object: ObjectId, _access: LendAccess) -> Result<Lent, StoreError> {
-        Ok(Lent::NotLent)
+    fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError> {
+        let file = self.core.file(object.inode).filter(|file| file.place.direct);
+        let lent = file.and_then(|file| file.plain.lend(access == LendAccess::Write));
+        Ok(lent.map_or(Lent::NotLent, Lent::Descriptor))
     }
 
     fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError> {

@@ -32,7 +32,7 @@ enum Stand {
     /// It is this server's, and so many accesses are under way.
     Mine { number: u64, users: u32 },
     /// It was, and its home is being told.
-    Leaving { number: u64 },
+    Leaving,
     /// It was another one's when it was last heard of.
     Theirs(ServerIndex),
 }
@@ -81,7 +81,7 @@ impl Owners {
     /// Where an access to these blocks begins.
     pub(super) fn begin(&self, blocks: Range<u64>, home: impl Fn(u64) -> ServerIndex) -> Begun {
         let pending = |table: &mut Table| {
-            matches!(table.blocks.get(&blocks.start), Some(Stand::Asked | Stand::Leaving { .. }))
+            matches!(table.blocks.get(&blocks.start), Some(Stand::Asked | Stand::Leaving))
         };
         let Some(mut table) = self.wait_while(pending) else { return Begun::Stuck };
         match table.blocks.get(&blocks.start).copied() {
@@ -96,7 +96,7 @@ impl Owners {
                 let end = blocks.clone().take_while(is_theirs).last().map_or(blocks.start, |last| last + 1);
                 Begun::Theirs(server, end)
             }
-            Some(Stand::Asked | Stand::Leaving { .. }) => Begun::Stuck,
+            Some(Stand::Asked | Stand::Leaving) => Begun::Stuck,
             None => {
                 drop(table);
                 // Whoever was faster asks for it.
@@ -146,8 +146,8 @@ impl Owners {
         let mut left = false;
         let pending = |table: &mut Table| {
             let stands = || blocks.clone().map(|block| table.blocks.get(&block));
-            left |= stands().any(|stand| matches!(stand, Some(Stand::Leaving { .. })));
-            stands().any(|stand| matches!(stand, Some(Stand::Asked | Stand::Leaving { .. })))
+            left |= stands().any(|stand| matches!(stand, Some(Stand::Leaving)));
+            stands().any(|stand| matches!(stand, Some(Stand::Asked | Stand::Leaving)))
         };
         let Some(mut table) = self.wait_while(pending) else { return Found::Gone };
         let stands = || blocks.clone().map(|block| table.blocks.get(&block));
@@ -192,19 +192,18 @@ impl Owners {
             if let Some(Stand::Mine { number, users: 0 }) = table.blocks.get(&block).copied()
                 && !wanted(block)
             {
-                table.set(block, Some(Stand::Leaving { number }));
+                table.set(block, Some(Stand::Leaving));
                 leaving.push((block, number));
             }
         }
         leaving
     }
 
-    /// The home has heard that these left; or it could not be told, and they stay.
-    pub(super) fn left(&self, blocks: &[(u64, u64)], heard: bool) {
+    /// These left. Where their home did not say that it heard of it, it knows better than this server: it is asked when they are wanted.
+    pub(super) fn left(&self, blocks: &[(u64, u64)]) {
         let mut table = lock(&self.table);
-        for (block, number) in blocks {
-            let stand = (!heard).then_some(Stand::Mine { number: *number, users: 0 });
-            table.set(*block, stand);
+        for (block, _) in blocks {
+            table.set(*block, None);
         }
         drop(table);
         self.changed.notify_all();
@@ -301,11 +300,13 @@ mod tests {
         let owners = owners();
         assert_eq!(owners.begin(0..1, |_| OWN), Begun::Mine(1));
         assert_eq!(owners.leave(0..4, |_| false), [(1, 1)]);
-        owners.left(&[(1, 1)], false);
+        owners.left(&[(1, 1)]);
         owners.end(0..1);
-        assert_eq!(owners.leave(0..4, |block| block == 1), [(0, 0)]);
-        owners.left(&[(0, 0)], true);
-        assert_eq!((owners.mine(), owners.count()), (vec![1], 1));
+        assert_eq!(owners.leave(0..4, |block| block == 0), []);
+        assert_eq!((owners.mine(), owners.count()), (vec![0], 1));
+        assert_eq!(owners.leave(0..4, |_| false), [(0, 0)]);
+        owners.left(&[(0, 0)]);
+        assert_eq!((owners.mine(), owners.count()), (vec![], 0));
     }
 
     #[test]
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(owners.leave([9], |_| false).len(), 1);
         std::thread::scope(|scope| {
             let visitor = scope.spawn(|| owners.visited(9..10));
-            owners.left(&[(9, 0)], true);
+            owners.left(&[(9, 0)]);
             assert_ne!(visitor.join().unwrap(), Found::Mine);
         });
         owners.forget(2..3, OTHER);

@@ -86,6 +86,15 @@ struct Object {
     window: Option<Arc<Window>>,
     /// Under this lease the object is known not to exist.
     absent_under: u64,
+    /// The server does not lend it: for writing, or at all.
+    refused: Option<Refused>,
+}
+
+/// What a server does not lend.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Refused {
+    Writing,
+    Anything,
 }
 
 /// A lent descriptor, or the reason why there is none.
@@ -288,6 +297,10 @@ impl OpenFile {
                 if let Some(descriptor) = object.descriptor.as_ref().filter(|_| object.writable || !write) {
                     return Ok(Loan::Descriptor(Arc::clone(descriptor)));
                 }
+                let wanted = if write { Refused::Writing } else { Refused::Anything };
+                if object.refused.is_some_and(|refused| wanted <= refused) {
+                    return Ok(Loan::Refused);
+                }
                 if !write && object.absent_under == under && under != 0 {
                     return Ok(Loan::Absent);
                 }
@@ -319,9 +332,22 @@ impl OpenFile {
                 *object = Object { generation, absent_under: under, ..Object::default() };
                 Ok(Loan::Absent)
             }
-            Reply::NotLent {} => Ok(Loan::Refused),
+            Reply::NotLent {} => {
+                let refused = if write { Refused::Writing } else { Refused::Anything };
+                if object.generation != generation {
+                    *object = Object { generation, ..Object::default() };
+                }
+                object.refused = object.refused.max(Some(refused));
+                Ok(Loan::Refused)
+            }
             other => Err(odd(&other)),
         }
+    }
+
+    /// Whether a server is known not to lend its object for reading.
+    pub(super) fn is_refused(&self, server: ServerIndex) -> bool {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects[server.at()].refused == Some(Refused::Anything)
     }
 
     /// Lent descriptors are given up, as when the lease is.

@@ -6,6 +6,9 @@
 //! One process per node runs a server as threads; rank 0's is the manager. Together they are a partition that nobody outside the group
 //! knows, so that leases, locks, views, atomic mode and shared pointers are what they are in any partition. Names live in memory.
 //!
+//! On one node, above a file system of that node, the kernel's own cache is the one that all processes share: there the plain file is lent to
+//! them, and the servers keep order only.
+//!
 //! Blocks have a fixed home, or are kept where they were first touched: then a member sends every access to the server of its own node, which
 //! owns the block or reaches it at its owner (`pario-store/src/shared_file/first_touch.rs`).
 //!
@@ -85,7 +88,8 @@ pub fn open_shared(
     let (inode, bytes) = cooperation.find_inode(&group, &facts)?;
     // Where there is one server only, every block is cached there in any case.
     let first_touch = options.placement == Placement::FirstTouch && 1 < cooperation.servers();
-    let facts = Facts { bytes, first_touch, ..facts };
+    let direct = facts.direct && cooperation.servers() == 1;
+    let facts = Facts { bytes, first_touch, direct, ..facts };
     let served = cooperation.serve(inode, mine, (path, &facts));
     group.agree(served.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let above = served?;
@@ -133,6 +137,8 @@ struct Facts {
     locks: bool,
     /// Blocks have no fixed place.
     first_touch: bool,
+    /// The processes of the only node use the plain file themselves.
+    direct: bool,
     mode: u32,
     owner: (u32, u32),
     modified_ns: u64,
@@ -158,7 +164,7 @@ impl Facts {
             return Err(Fault::new(Code::NotSame, text).into());
         }
         let locks = seen.iter().flatten().any(|facts| facts.locks);
-        Ok(Facts { locks, ..first })
+        Ok(Facts { locks, direct: first.direct && !locks, ..first })
     }
 
     /// What [`GroupFile::attr`] is to show of the plain file.
@@ -287,6 +293,7 @@ impl Cooperation {
                 layout,
                 block_bytes: facts.block_bytes,
                 homes: facts.first_touch.then_some(homes),
+                direct: facts.direct,
             };
             own.store.open(inode, place, opened.for_store(path, facts.locks)?, facts.bytes)?;
         }

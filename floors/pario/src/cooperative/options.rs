@@ -71,6 +71,10 @@ pub struct SharedOptions {
     /// Whether byte-range locks surround each access to the plain file, for file systems whose own client caches do not see each other's
     /// writes. `None`: on NFS, SMB and 9P.
     pub noncoherent: Option<bool>,
+    /// Whether the members of a group on one node read and write the plain file themselves, through the kernel's cache, instead of keeping
+    /// blocks of it. `None`: on file systems of that node (ext4, XFS, btrfs, tmpfs). Between several nodes, and where `noncoherent` is in
+    /// force, it says nothing.
+    pub direct: Option<bool>,
 }
 
 impl Default for SharedOptions {
@@ -87,6 +91,7 @@ impl Default for SharedOptions {
             stripe_bytes: None,
             placement: Placement::Home,
             noncoherent: None,
+            direct: None,
         }
     }
 }
@@ -150,15 +155,21 @@ fn parse(text: &str) -> Result<Option<SharedOptions>> {
             "placement" => {
                 options.placement = value.parse().map_err(|_| odd("it is `home` or `first-touch`"))?;
             }
-            "noncoherent" => {
-                options.noncoherent = match value.trim() {
+            "noncoherent" | "direct" => {
+                let choice = match value.trim() {
                     "on" => Some(true),
                     "off" => Some(false),
                     "auto" => None,
                     _ => return Err(odd("it is `on`, `off` or `auto`")),
-                }
+                };
+                *(if key.trim() == "direct" { &mut options.direct } else { &mut options.noncoherent }) =
+                    choice;
             }
-            _ => return Err(odd("there is `cache`, `block`, `stripe`, `placement` and `noncoherent`")),
+            _ => {
+                return Err(odd(
+                    "there is `cache`, `block`, `stripe`, `placement`, `noncoherent` and `direct`",
+                ));
+            }
         }
     }
     Ok(Some(options))
@@ -173,13 +184,17 @@ mod tests {
         assert_eq!(parse("").unwrap(), None);
         assert_eq!(parse("0").unwrap(), None);
         assert_eq!(parse("1").unwrap(), Some(SharedOptions::default()));
-        let options =
-            parse("cache=1MiB, block=8KiB,stripe=64KiB,noncoherent=on,placement=home").unwrap().unwrap();
+        let options = parse("cache=1MiB, block=8KiB,stripe=64KiB,noncoherent=on,placement=home,direct=off")
+            .unwrap()
+            .unwrap();
         assert_eq!((options.cache_bytes, options.block_bytes), (1 << 20, Some(8 << 10)));
         assert_eq!((options.stripe_bytes, options.noncoherent), (Some(64 << 10), Some(true)));
+        assert_eq!(options.direct, Some(false));
         let first = parse("placement=first-touch").unwrap().unwrap();
         assert_eq!(first.placement, Placement::FirstTouch);
-        for odd in ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "size=4KiB"] {
+        for odd in
+            ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "direct=maybe", "size=4KiB"]
+        {
             let error = parse(odd).unwrap_err().to_string();
             assert!(error.contains(CACHE_VARIABLE) && error.contains(odd), "{error}");
         }

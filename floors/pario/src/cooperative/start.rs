@@ -165,8 +165,9 @@ fn start(
         secret: Secret(seed.secret),
         store: Arc::<SharedFileStore>::clone(&store),
         volatile: true,
-        lends: false,
-        lends_writing: false,
+        // Which files it lends is the store's affair.
+        lends: servers == 1,
+        lends_writing: servers == 1,
         names: (index == ServerIndex::MANAGER).then(names),
         outbox_bytes: OUTBOX_BYTES_DEFAULT as u64,
         transfer_bytes: 1 << 20,
