@@ -133,6 +133,30 @@ fn views_pointers_and_atomic_mode_are_those_of_any_file() {
 }
 
 #[test]
+fn large_writes_to_the_same_place_leave_one_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    // More than a record holds, whether it is lent or not.
+    let bytes = 6 << 20;
+    for direct in [true, false] {
+        let options = SharedOptions { direct: Some(direct), ..options() };
+        with_group(&[0; 3], |group| {
+            let file = open_shared(&group, &path, &options).unwrap();
+            let mut found = vec![0; bytes];
+            for round in 0..4u8 {
+                file.write_at(1000, &vec![1 + round * 3 + u8::try_from(group.rank()).unwrap(); bytes])
+                    .unwrap();
+                group.barrier().unwrap();
+                assert_eq!(file.read_at(1000, &mut found).unwrap(), bytes);
+                assert!(found.iter().all(|byte| *byte == found[0]), "round {round}, direct: {direct}");
+                group.barrier().unwrap();
+            }
+            file.close().unwrap();
+        });
+    }
+}
+
+#[test]
 fn reading_only_and_writing_only_are_kept_apart() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
