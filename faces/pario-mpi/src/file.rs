@@ -71,7 +71,7 @@ impl OpenFile {
                     write: amode.writes(),
                     create: amode.create,
                     create_new: amode.create && amode.exclusive,
-                    ..options.clone()
+                    ..wishes.shared(options)
                 };
                 (pario::open_shared(group, path, &options)?, path, path.display().to_string())
             }

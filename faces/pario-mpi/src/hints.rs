@@ -4,7 +4,7 @@
 
 use pario::core::Size;
 use pario::partition::Method;
-use pario::{GroupFile, Hints};
+use pario::{GroupFile, Hints, SharedOptions};
 
 /// A file of hints, one `key value` per line, as ROMIO has it.
 const HINTS_VARIABLE: &str = "PARIO_HINTS";
@@ -102,6 +102,19 @@ impl Wishes {
     }
 }
 
+impl Wishes {
+    /// What they say of a plain file that the ranks cache themselves; what they do not say stays.
+    #[must_use]
+    pub fn shared(&self, options: &SharedOptions) -> SharedOptions {
+        let placement = self.get("pario_placement").and_then(|word| word.parse().ok());
+        SharedOptions {
+            placement: placement.unwrap_or(options.placement),
+            cache_bytes: self.bytes(&["pario_cache_size"]).unwrap_or(options.cache_bytes),
+            ..options.clone()
+        }
+    }
+}
+
 /// What is in force for an open file.
 #[must_use]
 pub fn in_force(file: &GroupFile) -> Vec<(&'static str, String)> {
@@ -128,6 +141,9 @@ pub fn in_force(file: &GroupFile) -> Vec<(&'static str, String)> {
     if exchanging {
         let bytes = hints.buffer_bytes.unwrap_or(pario::collective::BUFFER_BYTES);
         info.push(("cb_buffer_size", bytes.to_string()));
+    }
+    if let Some(placement) = file.placement() {
+        info.push(("pario_placement", placement.word().to_owned()));
     }
     if let Some(server) = hints.tied_server {
         info.push(("pario_server", server.to_string()));
@@ -164,6 +180,15 @@ mod tests {
         assert_eq!((hints.aggregators, hints.buffer_bytes), (Some(4), Some(1 << 20)));
         assert_eq!((hints.stripe_bytes, hints.stripe_count), (Some(65536), Some(2)));
         assert_eq!((hints.method, hints.cache), (Some(Method::TwoPhase), Some(false)));
+    }
+
+    #[test]
+    fn plain_files_take_the_hints_that_concern_their_cache() {
+        let options = SharedOptions::default();
+        let shared =
+            wishes(&[("pario_placement", "first-touch"), ("pario_cache_size", "1MiB")]).shared(&options);
+        assert_eq!((shared.placement, shared.cache_bytes), (pario::Placement::FirstTouch, 1 << 20));
+        assert_eq!(wishes(&[("pario_placement", "here"), ("cb_nodes", "2")]).shared(&options), options);
     }
 
     #[test]

@@ -447,6 +447,47 @@ pub enum Request {
         /// Whose.
         session: SessionId,
     },
+    /// Server to server: whose these blocks are, at their home; those that are nobody's are the asking server's from now on. Answer:
+    /// `Claimed`.
+    Claim {
+        /// Who asks.
+        server: ServerIndex,
+        /// Of which file.
+        inode: InodeId,
+        /// Bytes of a block.
+        block_bytes: u64,
+        /// Which.
+        blocks: Vec<u64>,
+    },
+    /// Server to server: blocks that their owner gives up, each with the number of the ownership. Answer: `Done`.
+    GiveBack {
+        /// Whose they were.
+        server: ServerIndex,
+        /// Of which file.
+        inode: InodeId,
+        /// Block and number.
+        blocks: Vec<(u64, u64)>,
+    },
+    /// Server to server: bytes of blocks that the asked server owns. Answer: `Data` with all of them, or `NotMine`.
+    VisitRead {
+        /// Of which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
+        /// So many.
+        bytes: u32,
+        /// Their home said just now that it owns them.
+        told: bool,
+    },
+    /// Server to server: bytes for blocks that the asked server owns, behind the body. Answer: `Done`, or `NotMine`.
+    VisitWrite {
+        /// To which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
+        /// As in `VisitRead`.
+        told: bool,
+    },
     /// One page of the objects of a store, in order. Answer: `Objects`.
     ListObjects {
         /// Start behind this one.
@@ -514,6 +555,10 @@ encode_enum!(Request {
     39 => Status {},
     40 => ListInodes { after, limit },
     41 => Shutdown { destroy },
+    43 => Claim { server, inode, block_bytes, blocks },
+    44 => GiveBack { server, inode, blocks },
+    45 => VisitRead { object, at, bytes, told },
+    46 => VisitWrite { object, at, told },
 });
 
 /// A server's answer to a [`Request`].
@@ -605,6 +650,18 @@ pub enum Reply {
         /// In elementary types.
         at: u64,
     },
+    /// Whose blocks are, in the order in which they were asked for.
+    Claimed {
+        /// Owner and number of the ownership.
+        grants: Vec<(ServerIndex, u64)>,
+    },
+    /// The server does not own the blocks, or not any more: their home knows.
+    NotMine {},
+    /// How far a whole file reaches, from a server whose part says nothing of it.
+    FileLength {
+        /// In bytes.
+        bytes: u64,
+    },
 }
 encode_enum!(Reply {
     0 => Failed { fault },
@@ -626,6 +683,9 @@ encode_enum!(Reply {
     16 => Found { lock },
     17 => Pointer {},
     18 => Position { at },
+    19 => Claimed { grants },
+    20 => NotMine {},
+    21 => FileLength { bytes },
 });
 
 /// What a server tells a client unasked.

@@ -43,7 +43,8 @@ impl Part {
     /// The bytes, in stream order.
     pub(crate) fn read(&self, store: &dyn Store, object: ObjectId) -> Result<Vec<u8>, StoreError> {
         let (pieces, mut data) = self.plan();
-        for window in windows(&pieces) {
+        let block = store.places().and_then(|places| places.block_bytes(object.inode));
+        for window in windows(&pieces, block) {
             if let [piece] = window {
                 let target = &mut data[piece.at..piece.at + length(piece.bytes)];
                 let count = store.read(object, LocalOffset(piece.local), target)?;
@@ -61,7 +62,7 @@ impl Part {
     /// The same when it is its turn, window by window; a few are asked for at a time.
     pub(crate) fn read_in_turn(&self, desk: &Arc<Desk>, whose: (SessionId, ObjectId), done: ReadDone) {
         let (pieces, data) = self.plan();
-        let windows: Vec<Vec<Piece>> = windows(&pieces).map(<[Piece]>::to_vec).collect();
+        let windows: Vec<Vec<Piece>> = windows(&pieces, None).map(<[Piece]>::to_vec).collect();
         if windows.is_empty() {
             return done(Ok(data));
         }
@@ -95,8 +96,9 @@ impl Part {
     }
 }
 
-/// Pieces that are read together.
-fn windows(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
+/// Pieces that are read together. Of blocks that have no fixed place, those of which nothing is wanted are left alone: whoever
+/// touches one gets it.
+fn windows(pieces: &[Piece], block: Option<u64>) -> impl Iterator<Item = &[Piece]> {
     let mut rest = pieces;
     std::iter::from_fn(move || {
         let first = rest.first()?;
@@ -104,6 +106,7 @@ fn windows(pieces: &[Piece]) -> impl Iterator<Item = &[Piece]> {
         let joins = |piece: &&Piece| {
             let joins = end <= piece.local
                 && piece.local - end <= HOLE_BYTES
+                && block.is_none_or(|block| piece.local / block <= end.saturating_sub(1) / block + 1)
                 && piece.local + piece.bytes - first.local <= WINDOW_BYTES;
             end = piece.local + piece.bytes;
             joins

@@ -7,7 +7,7 @@ mod common;
 use common::{Chance, Honest, LIMIT, Raw, SECRET, World, hello, object};
 use pario_core::codec::{from_bytes, to_bytes};
 use pario_core::limits::{FRAME_BODY_BYTES_MAX, FRAME_DATA_BYTES_MAX};
-use pario_core::{Code, Generation, InodeId, LocalOffset, SessionId, Striping};
+use pario_core::{Code, Generation, InodeId, LocalOffset, ServerIndex, SessionId, Striping};
 use pario_net::connection::Connection;
 use pario_net::frame::{self, DataCheck, FrameKind, HEAD_BYTES, Head, PROTOCOL};
 use pario_net::greeting::{Hello, Proof, Secret};
@@ -64,6 +64,10 @@ fn valid_requests() -> Vec<Request> {
         Request::Space {},
         Request::Status {},
         Request::ListInodes { after: InodeId(0), limit: 5 },
+        Request::Claim { server: ServerIndex(1), inode, block_bytes: 4096, blocks: vec![1, 2] },
+        Request::GiveBack { server: ServerIndex(1), inode, blocks: vec![(1, 1)] },
+        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true },
+        Request::VisitWrite { object: object(2), at: LocalOffset(0), told: false },
     ]);
     requests
 }

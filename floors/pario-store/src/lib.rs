@@ -19,6 +19,8 @@ pub mod memory;
 
 pub mod shared_file;
 
+pub mod places;
+
 mod directory;
 mod listing;
 mod lru;
@@ -48,6 +50,7 @@ pub use faulty::Faulty;
 pub use files::FilesStore;
 pub use memory::MemoryStore;
 pub use memory_disk::MemoryDisk;
+pub use places::{Claim, Companions, GiveBack, Grant, Places, Visit};
 pub use real_disk::RealDisk;
 pub use recording::RecordingDisk;
 pub use shared_file::{CacheStats, SharedFileStore};

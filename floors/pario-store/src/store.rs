@@ -8,6 +8,7 @@ use pario_sys::file_map::Scattered;
 use serde::Serialize;
 
 use crate::error::StoreError;
+use crate::places::Places;
 
 /// A place for objects. Calls come from several threads; calls on one object may overlap in time, and overlapping writes
 /// then leave either's bytes.
@@ -75,6 +76,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Whether what was written to the object counts for everybody. A store that stands on other servers needs their permission.
     fn is_settled(&self, _object: ObjectId) -> bool {
         true
+    }
+
+    /// What it answers to other servers of its kind, if blocks have no fixed place there.
+    fn places(&self) -> Option<&dyn Places> {
+        None
     }
 
     /// Makes what was written to the object count for everybody; may wait for others.

@@ -23,8 +23,49 @@ fn small(cache_blocks: u64) -> SharedOptions {
         cache_bytes: cache_blocks * BLOCK,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
+        // Blocks are kept on one node too, whatever the file system below.
+        direct: Some(false),
         ..SharedOptions::default()
     }
+}
+
+/// The same, cached at the blocks' homes or where they are touched first.
+fn placed(cache_blocks: u64, placement: Placement) -> SharedOptions {
+    SharedOptions { placement, ..small(cache_blocks) }
+}
+
+/// Makes two tests of each: one for each placement.
+macro_rules! for_each_placement {
+    ($($name:ident,)*) => {
+        mod home {
+            $(#[test]
+            fn $name() {
+                super::$name(pario::Placement::Home);
+            })*
+        }
+
+        mod first_touch {
+            $(#[test]
+            fn $name() {
+                super::$name(pario::Placement::FirstTouch);
+            })*
+        }
+    };
+}
+
+for_each_placement! {
+    what_a_group_writes_is_read_by_all_and_is_in_the_plain_file,
+    random_accesses_through_views_are_in_the_plain_file,
+    what_a_neighbour_just_wrote_is_read_without_the_file_system,
+    only_written_bytes_reach_the_file_beside_what_strangers_write,
+    two_groups_write_disjoint_bytes_of_the_same_blocks,
+    one_pool_serves_all_files_and_stays_within_its_size,
+    two_requests_that_exceed_the_pool_together_do_not_wait_for_each_other,
+    what_is_larger_than_the_pool_goes_past_it,
+    pointers_and_atomic_mode_are_those_of_any_file,
+    locks_surround_accesses_where_caches_below_are_not_coherent,
+    reading_only_writing_only_and_cutting_at_open,
+    needs_root_a_full_file_system_is_told_to_all_at_sync_and_nothing_else_is_lost,
 }
 
 /// Runs every member of a group of threads on these nodes.
@@ -51,15 +92,14 @@ fn path_in(dir: &tempfile::TempDir) -> PathBuf {
 const GROUPS: [&[usize]; 7] =
     [&[0], &[0, 0], &[0, 1], &[0, 0, 0, 0], &[0, 1, 0, 1], &[0, 1, 2, 3], &[0, 0, 1, 1, 2, 3]];
 
-#[test]
-fn what_a_group_writes_is_read_by_all_and_is_in_the_plain_file() {
+fn what_a_group_writes_is_read_by_all_and_is_in_the_plain_file(placement: Placement) {
     for nodes in GROUPS {
         let dir = tempfile::tempdir().unwrap();
         let path = path_in(&dir);
         let before = pattern(50_000, 1);
         std::fs::write(&path, &before).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
-        let options = SharedOptions { create: false, ..small(64) };
+        let options = SharedOptions { create: false, ..placed(64, placement) };
         with_group(nodes, |group| {
             let file = open_shared(&group, &path, &options).unwrap();
             assert_eq!(file.len().unwrap(), 50_000);
@@ -114,12 +154,12 @@ fn put(model: &mut Vec<u8>, turns: &[Turn], piece: u64) {
 }
 
 /// Members write and read through views that interleave, in phases, with cuts and syncs between them.
-fn history(nodes: &[usize], cache_blocks: u64, seed: u64) {
+fn history(nodes: &[usize], cache_blocks: u64, (seed, placement): (u64, Placement)) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let mut model = pattern(30_000, seed);
     std::fs::write(&path, &model).unwrap();
-    let options = small(cache_blocks);
+    let options = placed(cache_blocks, placement);
     let size = nodes.len();
     let mut chance = Chance::new(seed);
     let (piece, rounds) = (1 + chance.below(3000), 6);
@@ -181,16 +221,23 @@ fn history(nodes: &[usize], cache_blocks: u64, seed: u64) {
     assert!(found == model, "the plain file is as the model has it");
 }
 
-#[test]
-fn random_accesses_through_views_are_in_the_plain_file() {
-    common::histories(14, |seed, trace| {
-        let choice = usize::try_from(seed % 35).unwrap();
-        let nodes = GROUPS[choice % GROUPS.len()];
-        // From a pool that holds nothing to one that holds all.
-        let cache_blocks = [0, 3, 8, 20, 1000][choice % 5];
-        trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks"));
-        history(nodes, cache_blocks, seed);
-    });
+fn random_accesses_through_views_are_in_the_plain_file(placement: Placement) {
+    common::histories(
+        14,
+        match placement {
+            Placement::Home => |seed, trace| random_history(seed, trace, Placement::Home),
+            Placement::FirstTouch => |seed, trace| random_history(seed, trace, Placement::FirstTouch),
+        },
+    );
+}
+
+fn random_history(seed: u64, trace: &common::Trace, placement: Placement) {
+    let choice = usize::try_from(seed % 35).unwrap();
+    let nodes = GROUPS[choice % GROUPS.len()];
+    // From a pool that holds nothing to one that holds all.
+    let cache_blocks = [0, 3, 8, 20, 1000][choice % 5];
+    trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks, {placement:?}"));
+    history(nodes, cache_blocks, (seed, placement));
 }
 
 /// The sum over all servers of what one of their counts says.
@@ -198,13 +245,12 @@ fn total(stats: &[Option<CacheStats>], count: impl Fn(&CacheStats) -> u64) -> u6
     stats.iter().flatten().map(count).sum()
 }
 
-#[test]
-fn what_a_neighbour_just_wrote_is_read_without_the_file_system() {
+fn what_a_neighbour_just_wrote_is_read_without_the_file_system(placement: Placement) {
     for nodes in [&[0, 0][..], &[0, 1], &[0, 1, 2, 3]] {
         let dir = tempfile::tempdir().unwrap();
         let path = path_in(&dir);
         let stats = with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &small(1000)).unwrap();
+            let file = open_shared(&group, &path, &placed(1000, placement)).unwrap();
             let (rank, size) = (group.rank() as u64, group.size() as u64);
             file.write_at(rank * 20_000, &pattern(20_000, rank)).unwrap();
             group.barrier().unwrap();
@@ -226,14 +272,13 @@ fn what_a_neighbour_just_wrote_is_read_without_the_file_system() {
     }
 }
 
-#[test]
-fn only_written_bytes_reach_the_file_beside_what_strangers_write() {
+fn only_written_bytes_reach_the_file_beside_what_strangers_write(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     std::fs::write(&path, vec![b'.'; 10_000]).unwrap();
     let stranger = std::fs::File::options().write(true).open(&path).unwrap();
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &small(100)).unwrap();
+        let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
         let rank = group.rank() as u64;
         // Known to the cache before the stranger comes.
         let mut all = [0; 10_000];
@@ -262,14 +307,13 @@ fn only_written_bytes_reach_the_file_beside_what_strangers_write() {
     assert_eq!((found.len(), &found[12_000..]), (12_006, &b"longer"[..]));
 }
 
-#[test]
-fn two_groups_write_disjoint_bytes_of_the_same_blocks() {
+fn two_groups_write_disjoint_bytes_of_the_same_blocks(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     std::fs::write(&path, vec![0; 40_000]).unwrap();
     let write = |nodes: &[usize], first: usize, mark: u8| {
         with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &small(100)).unwrap();
+            let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
             for at in (first + 2 * group.rank() * 100..40_000).step_by(200 * group.size()) {
                 file.write_at(at as u64, &[mark; 100]).unwrap();
             }
@@ -284,12 +328,11 @@ fn two_groups_write_disjoint_bytes_of_the_same_blocks() {
     assert!(found.chunks(200).all(|row| row[..100] == [1; 100] && row[100..] == [2; 100]));
 }
 
-#[test]
-fn one_pool_serves_all_files_and_stays_within_its_size() {
+fn one_pool_serves_all_files_and_stays_within_its_size(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     with_group(&[0, 1], |group| {
         let names: Vec<PathBuf> = (0..3).map(|n| dir.path().join(format!("file-{n}"))).collect();
-        let open = |name: &PathBuf| open_shared(&group, name, &small(8)).unwrap();
+        let open = |name: &PathBuf| open_shared(&group, name, &placed(8, placement)).unwrap();
         let files: Vec<GroupFile> = names.iter().map(open).collect();
         for round in 0..5u64 {
             for (n, file) in files.iter().enumerate() {
@@ -320,30 +363,30 @@ fn one_pool_serves_all_files_and_stays_within_its_size() {
     });
 }
 
-#[test]
-fn two_requests_that_exceed_the_pool_together_do_not_wait_for_each_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = path_in(&dir);
+fn two_requests_that_exceed_the_pool_together_do_not_wait_for_each_other(placement: Placement) {
     let bytes = usize::try_from(6 * BLOCK).unwrap();
-    with_group(&[0, 0, 0, 0], |group| {
-        let file = open_shared(&group, &path, &small(8)).unwrap();
-        for round in 0..20u64 {
-            let at = (round + group.rank() as u64) % 4 * BLOCK;
-            file.write_at(at, &vec![1; bytes]).unwrap();
-            file.read_at(at, &mut vec![0; bytes]).unwrap();
-        }
-        file.close().unwrap();
-    });
-    assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 1));
+    for nodes in [&[0, 0, 0, 0][..], &[0, 0, 1, 1], &[0, 1, 2, 3]] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path_in(&dir);
+        with_group(nodes, |group| {
+            let file = open_shared(&group, &path, &placed(8, placement)).unwrap();
+            for round in 0..20u64 {
+                let at = (round + group.rank() as u64) % 4 * BLOCK;
+                file.write_at(at, &vec![1; bytes]).unwrap();
+                file.read_at(at, &mut vec![0; bytes]).unwrap();
+            }
+            file.close().unwrap();
+        });
+        assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 1));
+    }
 }
 
-#[test]
-fn what_is_larger_than_the_pool_goes_past_it() {
+fn what_is_larger_than_the_pool_goes_past_it(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     for nodes in [&[0, 0][..], &[0, 1]] {
-        with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &small(3)).unwrap();
+        let stats = with_group(nodes, |group| {
+            let file = open_shared(&group, &path, &placed(3, placement)).unwrap();
             // Something dirty that the large one goes over, and something beside it.
             file.write_at(50_000, b"overwritten").unwrap();
             file.write_at(900_000, b"beside").unwrap();
@@ -356,11 +399,16 @@ fn what_is_larger_than_the_pool_goes_past_it() {
             assert_eq!(file.read_at(10, &mut found).unwrap(), 300_000);
             assert!(found == pattern(300_000, 8));
             group.barrier().unwrap();
-            if let Some(stats) = file.cache_stats() {
-                assert!(0 < stats.straight && stats.cached_bytes <= 3 * BLOCK, "{stats:?}");
+            let stats = file.cache_stats();
+            if let Some(stats) = &stats {
+                assert!(stats.cached_bytes <= 3 * BLOCK, "{stats:?}");
+                // At their homes both servers have a large part of it; whoever touches first may have nearly all.
+                assert!(0 < stats.straight || placement == Placement::FirstTouch, "{stats:?}");
             }
             file.close().unwrap();
+            stats
         });
+        assert!(0 < total(&stats, |stats| stats.straight), "{stats:?}");
         let found = std::fs::read(&path).unwrap();
         assert!(found[10..300_010] == pattern(300_000, 8) && found[900_000..] == *b"beside");
     }
@@ -392,13 +440,12 @@ fn a_reader_in_equal_steps_has_the_next_on_their_way() {
     });
 }
 
-#[test]
-fn pointers_and_atomic_mode_are_those_of_any_file() {
+fn pointers_and_atomic_mode_are_those_of_any_file(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let size = 4;
     with_group(&[0, 1, 0, 1], |group| {
-        let file = open_shared(&group, &path, &small(100)).unwrap();
+        let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
         file.write_ordered(&[b'a' + u8::try_from(group.rank()).unwrap(); 10]).unwrap();
         file.write_shared(&[b'x'; 10]).unwrap();
         group.barrier().unwrap();
@@ -420,12 +467,11 @@ fn pointers_and_atomic_mode_are_those_of_any_file() {
     assert_eq!(&std::fs::read(&path).unwrap()[..40], b"aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd");
 }
 
-#[test]
-fn locks_surround_accesses_where_caches_below_are_not_coherent() {
+fn locks_surround_accesses_where_caches_below_are_not_coherent(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     for (noncoherent, locked) in [(Some(true), true), (Some(false), false), (None, false)] {
-        let options = SharedOptions { noncoherent, ..small(100) };
+        let options = SharedOptions { noncoherent, ..placed(100, placement) };
         let stats = with_group(&[0, 1], |group| {
             let file = open_shared(&group, &path, &options).unwrap();
             file.write_at(group.rank() as u64 * 10_000, &pattern(10_000, 5)).unwrap();
@@ -462,7 +508,6 @@ fn what_cannot_be_opened_is_told_to_all_with_its_path() {
     let path = path_in(&dir);
     std::fs::write(&path, b"here").unwrap();
     refused(&path, &SharedOptions { create_new: true, ..small(10) }, Code::Exists);
-    refused(&path, &SharedOptions { placement: Placement::FirstTouch, ..small(10) }, Code::Unsupported);
     refused(Path::new("/dev/null"), &existing, Code::Unsupported);
     if !rustix::process::geteuid().is_root() {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).unwrap();
@@ -475,19 +520,18 @@ fn what_cannot_be_opened_is_told_to_all_with_its_path() {
     assert_eq!(told, [Code::NotSame, Code::NotSame]);
 }
 
-#[test]
-fn reading_only_writing_only_and_cutting_at_open() {
+fn reading_only_writing_only_and_cutting_at_open(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     std::fs::write(&path, b"before").unwrap();
     with_group(&[0, 1], |group| {
-        let reading = SharedOptions { write: false, create: false, ..small(10) };
+        let reading = SharedOptions { write: false, create: false, ..placed(10, placement) };
         let file = open_shared(&group, &path, &reading).unwrap();
         let mut found = [0; 10];
         assert_eq!(file.read_at_all(0, &mut found).unwrap(), 6);
         assert_eq!(file.write_at(0, b"no").unwrap_err().code(), Code::NotWritable);
         file.close().unwrap();
-        let writing = SharedOptions { read: false, ..small(10) };
+        let writing = SharedOptions { read: false, ..placed(10, placement) };
         let file = open_shared(&group, &path, &writing).unwrap();
         file.write_at(6 + 3 * group.rank() as u64, b"abc").unwrap();
         assert_eq!(file.read_at(0, &mut found).unwrap_err().code(), Code::NotReadable);
@@ -495,7 +539,8 @@ fn reading_only_writing_only_and_cutting_at_open() {
     });
     assert_eq!(std::fs::read(&path).unwrap(), b"beforeabcabc");
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &SharedOptions { truncate: true, ..small(10) }).unwrap();
+        let file =
+            open_shared(&group, &path, &SharedOptions { truncate: true, ..placed(10, placement) }).unwrap();
         assert_eq!(file.len().unwrap(), 0);
         file.set_len(9000).unwrap();
         group.barrier().unwrap();
@@ -543,8 +588,7 @@ impl Drop for Tmpfs {
     }
 }
 
-#[test]
-fn needs_root_a_full_file_system_is_told_to_all_at_sync_and_nothing_else_is_lost() {
+fn needs_root_a_full_file_system_is_told_to_all_at_sync_and_nothing_else_is_lost(placement: Placement) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED, needs root");
         return;
@@ -554,7 +598,7 @@ fn needs_root_a_full_file_system_is_told_to_all_at_sync_and_nothing_else_is_lost
     let ballast = full.0.path().join("ballast");
     std::fs::write(&ballast, vec![1; 900 << 10]).unwrap();
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &small(100)).unwrap();
+        let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
         let mine = pattern(150_000, group.rank() as u64);
         file.write_at(group.rank() as u64 * 150_000, &mine).unwrap();
         let error = file.sync().unwrap_err();

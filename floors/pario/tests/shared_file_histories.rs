@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use common::{Chance, Trace, difference, histories, pattern};
 use pario::group::{self, Group};
-use pario::{Datatype, GroupFile, SharedOptions, open_shared};
+use pario::{Datatype, GroupFile, Placement, SharedOptions, open_shared};
 
 /// In `./test`.
 const HISTORIES: u64 = 60;
@@ -59,6 +59,8 @@ fn history(seed: u64, trace: &Trace) {
         block_bytes: Some(block),
         stripe_bytes: Some(block * chance.of(&[1, 4])),
         noncoherent: chance.once_in(4).then_some(true),
+        direct: chance.of(&[None, Some(false)]),
+        placement: chance.of(&[Placement::Home, Placement::FirstTouch]),
         ..SharedOptions::default()
     };
     let ground = Ground {

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::pattern;
 use pario::group::threads_on;
-use pario::{SharedOptions, open_shared};
+use pario::{Placement, SharedOptions, open_shared};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Network namespaces with a cable between them; gone when dropped, also by a failed test.
@@ -60,6 +60,11 @@ fn ip(arguments: &[&str]) {
 
 #[test]
 fn needs_root_hosts_share_a_file_over_the_network() {
+    share(Placement::Home);
+    share(Placement::FirstTouch);
+}
+
+fn share(placement: Placement) {
     const PART: usize = 100_000;
     let Some(hosts) = Hosts::new() else { return };
     let dir = tempfile::tempdir().unwrap();
@@ -68,6 +73,7 @@ fn needs_root_hosts_share_a_file_over_the_network() {
         create: true,
         block_bytes: Some(4096),
         stripe_bytes: Some(4096),
+        placement,
         ..SharedOptions::default()
     };
     std::thread::scope(|scope| {

@@ -14,12 +14,41 @@ use std::time::Duration;
 use common::pattern;
 use common::stage::{TOLD_LIMIT, job, timed, until};
 use pario::group::{self, Hub};
-use pario::{GroupFile, Result, SharedOptions, open_shared};
+use pario::{GroupFile, Placement, Result, SharedOptions, open_shared};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BLOCK: u64 = 4096;
 /// What each rank writes, in blocks.
 const SHARE: u64 = 8;
+/// Set for ranks whose blocks are cached where they are touched first.
+const FIRST_TOUCH: &str = "PARIO_TEST_FIRST_TOUCH";
+
+/// Makes two tests of each: one for each placement.
+macro_rules! for_each_placement {
+    ($($name:ident,)*) => {
+        mod home {
+            $(#[test]
+            fn $name() {
+                super::$name(pario::Placement::Home);
+            })*
+        }
+
+        mod first_touch {
+            $(#[test]
+            fn $name() {
+                super::$name(pario::Placement::FirstTouch);
+            })*
+        }
+    };
+}
+
+for_each_placement! {
+    processes_of_two_nodes_share_a_plain_file_and_leave_nothing,
+    a_killed_server_is_told_by_its_rank_and_what_was_synced_is_safe,
+    whoever_is_killed_at_any_moment_is_told_and_what_was_synced_stays,
+    what_a_killed_writer_had_written_is_read_by_others_and_reaches_the_file,
+    a_server_killed_while_nobody_looks_is_told_at_the_next_write,
+}
 
 /// What this process does if it is a rank of a test.
 #[test]
@@ -30,6 +59,10 @@ fn child() {
         create: true,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
+        placement: match std::env::var_os(FIRST_TOUCH) {
+            Some(_) => Placement::FirstTouch,
+            None => Placement::Home,
+        },
         ..SharedOptions::default()
     };
     let mut file = Some(open_shared(&group, &path, &options).unwrap());
@@ -113,10 +146,13 @@ struct Actor {
 }
 
 impl Actor {
-    fn start(hub: &Hub, rank: usize, node: &str, path: &Path) -> Actor {
+    fn start(hub: &Hub, (rank, node): (usize, &str), path: &Path, placement: Placement) -> Actor {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child", "--nocapture"]).env("PARIO_TEST_JOB", path);
         command.envs(hub.invitation(rank).variables()).env("PARIO_NODE", node);
+        if placement == Placement::FirstTouch {
+            command.env(FIRST_TOUCH, "1");
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -185,14 +221,14 @@ struct Cast {
 }
 
 impl Cast {
-    fn start() -> Cast {
+    fn start(placement: Placement) -> Cast {
         let dir = tempfile::tempdir().unwrap();
         let hub = Hub::start(4).unwrap();
         let path = dir.path().join("plain");
         let ranks: Vec<Actor> = ["a", "a", "b", "b"]
             .iter()
             .enumerate()
-            .map(|(rank, node)| Actor::start(&hub, rank, node, &path))
+            .map(|(rank, node)| Actor::start(&hub, (rank, node), &path, placement))
             .collect();
         for rank in &ranks {
             assert_eq!(rank.hear(), "open");
@@ -232,9 +268,8 @@ impl Cast {
     }
 }
 
-#[test]
-fn processes_of_two_nodes_share_a_plain_file_and_leave_nothing() {
-    let mut cast = Cast::start();
+fn processes_of_two_nodes_share_a_plain_file_and_leave_nothing(placement: Placement) {
+    let mut cast = Cast::start(placement);
     assert_eq!(cast.ranks[0].ask("threads"), "done 2", "one server, one cache");
     assert_eq!(cast.ranks[1].ask("threads"), "done 0");
     cast.all(|rank| format!("write {rank} {rank}"));
@@ -250,10 +285,9 @@ fn processes_of_two_nodes_share_a_plain_file_and_leave_nothing() {
     cast.all(|_| "leave".to_owned());
 }
 
-#[test]
-fn a_killed_server_is_told_by_its_rank_and_what_was_synced_is_safe() {
+fn a_killed_server_is_told_by_its_rank_and_what_was_synced_is_safe(placement: Placement) {
     for victim in [0, 2] {
-        let mut cast = Cast::start();
+        let mut cast = Cast::start(placement);
         cast.all(|rank| format!("write {rank} {rank}"));
         cast.all(|_| "sync".to_owned());
         cast.ranks[victim].kill();
@@ -288,8 +322,8 @@ fn a_killed_server_is_told_by_its_rank_and_what_was_synced_is_safe() {
 }
 
 /// Kills one of them in the middle of everything. What had been synced by all is there: of this round, or of the next one.
-fn killed_at_any_moment(victim: usize, after: u64) {
-    let mut cast = Cast::start();
+fn killed_at_any_moment(victim: usize, after: u64, placement: Placement) {
+    let mut cast = Cast::start(placement);
     for (rank, actor) in cast.ranks.iter_mut().enumerate() {
         actor.order(&format!("rounds {rank}"));
     }
@@ -325,16 +359,14 @@ fn killed_at_any_moment(victim: usize, after: u64) {
     }
 }
 
-#[test]
-fn whoever_is_killed_at_any_moment_is_told_and_what_was_synced_stays() {
+fn whoever_is_killed_at_any_moment_is_told_and_what_was_synced_stays(placement: Placement) {
     for (victim, after) in [(0, 1), (2, 2), (1, 3), (3, 1), (0, 5), (2, 4)] {
-        killed_at_any_moment(victim, after);
+        killed_at_any_moment(victim, after, placement);
     }
 }
 
-#[test]
-fn what_a_killed_writer_had_written_is_read_by_others_and_reaches_the_file() {
-    let mut cast = Cast::start();
+fn what_a_killed_writer_had_written_is_read_by_others_and_reaches_the_file(placement: Placement) {
+    let mut cast = Cast::start(placement);
     cast.all(|rank| format!("write {rank} {rank}"));
     assert_eq!(cast.ranks[1].ask("write 1 77"), "done ");
     cast.ranks[1].kill();
@@ -353,13 +385,26 @@ fn what_a_killed_writer_had_written_is_read_by_others_and_reaches_the_file() {
     cast.check_plain(|rank| if rank == 1 { 77 } else { rank as u64 });
 }
 
-#[test]
-fn a_server_killed_while_nobody_looks_is_told_at_the_next_write() {
-    let mut cast = Cast::start();
+fn a_server_killed_while_nobody_looks_is_told_at_the_next_write(placement: Placement) {
+    let mut cast = Cast::start(placement);
     cast.all(|rank| format!("write {rank} {rank}"));
     cast.ranks[2].kill();
-    // A write behind may still be taken for one; the next cannot.
-    let told = (0..50).any(|_| cast.ranks[0].ask("write 0 5").contains("rank 2"));
-    assert!(told);
+    match placement {
+        Placement::Home => {
+            // A write behind may still be taken for one; the next cannot.
+            let told = (0..50).any(|_| cast.ranks[0].ask("write 0 5").contains("rank 2"));
+            assert!(told);
+        }
+        Placement::FirstTouch => {
+            // Who writes to what was touched first on the other node goes on; what lies at the dead one is told at once.
+            for seed in 5..10 {
+                assert_eq!(cast.ranks[0].ask(&format!("write 0 {seed}")), "done ");
+                assert_eq!(cast.ranks[1].ask(&format!("write 1 {seed}")), "done ");
+            }
+            cast.ranks[0].fails("write 2 5", 2);
+            cast.ranks[1].fails("write 3 5", 2);
+            assert_eq!(cast.ranks[0].ask("write 0 5"), "done ");
+        }
+    }
     cast.ranks[3].fails("read 0 5", 2);
 }

@@ -139,6 +139,7 @@ impl Home {
         let Ok(attr) = self.names.attr(inode) else { return Ok(()) };
         let proved = attr.layout.servers().zip(lengths).map(|(server, reply)| match reply {
             Reply::Length { bytes, .. } => attr.layout.file_length(server, *bytes),
+            Reply::FileLength { bytes } => *bytes,
             _ => 0,
         });
         match proved.max() {

@@ -3,6 +3,7 @@
 //! Never: accepts an access to a generation that was truncated or removed while this server ran.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -111,6 +112,10 @@ impl Service {
             Request::WriteStream { object, stream } => {
                 self.write_stream(id, number, (object, stream), frame.data)
             }
+            Request::Claim { .. } | Request::GiveBack { .. } => self.tell_places(id, number, request),
+            Request::VisitRead { .. } | Request::VisitWrite { .. } => {
+                self.visit(id, number, request, frame.data)
+            }
             Request::DefineView { view } => self.define_view(id, number, view, frame.data),
             Request::ForgetView { view } => self.forget_view(id, number, view),
             Request::OfferOutbox { from } => self.attach(id, number, from),
@@ -175,7 +180,7 @@ impl Service {
         Ok(())
     }
 
-    fn session(&self, id: LinkId) -> Result<SessionId, Fault> {
+    pub(super) fn session(&self, id: LinkId) -> Result<SessionId, Fault> {
         let hello = self.links.get(&id).and_then(super::Link::hello);
         hello.map(|hello| hello.session).ok_or_else(|| Fault::from(Code::Closed))
     }
@@ -190,6 +195,9 @@ impl Service {
     fn write(&mut self, id: LinkId, number: u64, write: ByValue) -> Result<(), Fault> {
         self.fences.check(write.object)?;
         let done = self.answer_done(id, number);
+        if self.is_placed(write.object.inode) {
+            return self.write_placed(id, write, done);
+        }
         if !self.spec.take_before_read {
             self.write_in_turn(id, write, done)?;
             return Ok(());
@@ -386,12 +394,13 @@ impl Service {
                 self.drop_link(link, Some("the manager takes it for gone"));
             }
         }
-        let done = self.answer_done(id, number);
+        self.visits.fence(session);
+        let done = self.visits.after_writes(session, self.answer_done(id, number));
         self.taker.post(Task::Drain { session, done });
         Ok(())
     }
 
-    fn answer_done(&self, link: LinkId, request: u64) -> crate::take::Done<()> {
+    pub(super) fn answer_done(&self, link: LinkId, request: u64) -> crate::take::Done<()> {
         let mailbox = self.mailbox.clone();
         Box::new(move |result| {
             let reply = result.map_or_else(|fault| Reply::Failed { fault }, |()| Reply::Done {});
@@ -410,6 +419,7 @@ impl Service {
             return Ok(());
         }
         let first = self.spec.take_before_read && reads(&request);
+        let placed = read_of(&request).filter(|(inode, _)| self.is_placed(*inode));
         let work = self.work(id, request)?;
         let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
         let run = move || {
@@ -419,7 +429,9 @@ impl Service {
             };
             mailbox.post(Event::Answer(Answer { link: id, request: number, reply, data, descriptors }));
         };
-        if first {
+        if let Some((inode, range)) = placed {
+            self.threads_for(inode, range)?.run(run);
+        } else if first {
             let pool = self.pool.clone();
             self.taker.post(Task::TakeAll { done: Box::new(move |_| pool.run(run)) });
         } else {
@@ -534,6 +546,18 @@ fn reads(request: &Request) -> bool {
     matches!(request, Request::Read { .. } | Request::ReadStream { .. } | Request::Measure { .. })
 }
 
+/// The file that a request reads bytes of, and which, if it says so in a range.
+#[expect(clippy::wildcard_enum_match_arm, reason = "nothing else reads")]
+fn read_of(request: &Request) -> Option<(InodeId, Option<Range<u64>>)> {
+    match request {
+        Request::Read { object, at, bytes } => {
+            Some((object.inode, Some(at.0..at.0.saturating_add(u64::from(*bytes)))))
+        }
+        Request::ReadStream { object, .. } => Some((object.inode, None)),
+        _ => None,
+    }
+}
+
 fn read(store: &dyn Store, object: ObjectId, at: LocalOffset, bytes: usize) -> Result<Done, StoreError> {
     let mut data = pario_net::buffers::take(bytes);
     let count = store.read(object, at, &mut data)?;
@@ -562,6 +586,9 @@ fn sync(store: &dyn Store, object: ObjectId) -> Result<Done, StoreError> {
 }
 
 fn measure(store: &dyn Store, object: ObjectId) -> Result<Done, StoreError> {
+    if let Some(bytes) = store.places().and_then(|places| places.file_length(object.inode)) {
+        return Done::reply(Reply::FileLength { bytes });
+    }
     let length = store.length(object)?;
     Done::reply(
         length.map_or(Reply::NoObject {}, |bytes| Reply::Length { bytes, generation: object.generation }),

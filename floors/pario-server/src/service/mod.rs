@@ -12,6 +12,7 @@ mod dispatch;
 mod link;
 mod listen;
 mod report;
+mod visits;
 
 use std::collections::HashMap;
 use std::io;
@@ -340,6 +341,7 @@ pub(crate) struct Service {
     pub(crate) mailbox: Mailbox,
     pub(crate) taker: Taker,
     pub(crate) pool: Pool,
+    pub(crate) visits: visits::Threads,
     pub(crate) desk: Option<Arc<Desk>>,
     pub(crate) stats: Arc<ServerStats>,
     pub(crate) home: Option<Home>,
@@ -390,6 +392,7 @@ impl Service {
             incarnation,
             taker,
             pool,
+            visits: visits::Threads::default(),
             desk,
             stats,
             home,

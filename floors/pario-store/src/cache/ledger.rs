@@ -112,9 +112,9 @@ impl Ledger {
         slot.is_dirty = is_dirty;
     }
 
-    /// Throws out clean blocks that nobody works on, those used longest ago first, until the rest takes at most `limit` bytes. False
-    /// if there are not enough of them.
-    pub fn shrink_to(&mut self, limit: u64) -> bool {
+    /// Throws out clean blocks that nobody works on, those used longest ago first, until the rest takes at most `limit` bytes, and
+    /// tells `gone` of each. False if there are not enough of them.
+    pub fn shrink_to(&mut self, limit: u64, mut gone: impl FnMut(Key)) -> bool {
         let mut skipped = 0;
         while limit < self.bytes {
             let Some((&stamp, &key)) = self.by_use.range(skipped..).next() else { return false };
@@ -122,6 +122,7 @@ impl Ledger {
             let unused = self.slots.get(&key).is_some_and(|slot| Arc::strong_count(&slot.block) == 1);
             if unused {
                 self.remove(key);
+                gone(key);
             }
         }
         true
@@ -195,13 +196,15 @@ mod tests {
         }
         ledger.set_dirty(key(0), true);
         let used = ledger.pin(key(1), 10);
-        assert!(ledger.shrink_to(30));
+        let mut gone = Vec::new();
+        assert!(ledger.shrink_to(30, |key| gone.push(key)));
+        assert_eq!(gone, [key(2)]);
         assert!(ledger.find(key(2)).is_none() && ledger.find(key(3)).is_some());
-        assert!(!ledger.shrink_to(10), "0 is dirty and 1 in use");
+        assert!(!ledger.shrink_to(10, |_| ()), "0 is dirty and 1 in use");
         assert_eq!((ledger.bytes(), ledger.dirty_bytes()), (20, 10));
         drop(used);
         ledger.set_dirty(key(0), false);
-        assert!(ledger.shrink_to(0));
+        assert!(ledger.shrink_to(0, |_| ()));
         assert_eq!((ledger.bytes(), ledger.dirty_bytes()), (0, 0));
     }
 

@@ -5,13 +5,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 
 use pario_core::InodeId;
 
+use super::directory::Directory;
 use super::file::{Shared, SharedFile};
-use super::pool::{Pool, Room};
+use super::pool::{Gone, Pool, Room};
 use crate::cache::Key;
+use crate::places::Companions;
 use crate::sync::lock;
 
 /// Blocks that wait to be read ahead.
@@ -26,6 +28,10 @@ pub(super) struct Counts {
     pub(super) straight: AtomicU64,
     pub(super) staged_bytes: AtomicU64,
     pub(super) staged_writes: AtomicU64,
+    pub(super) claims: AtomicU64,
+    pub(super) forwards: AtomicU64,
+    pub(super) visits: AtomicU64,
+    pub(super) handed_back: AtomicU64,
 }
 
 impl Counts {
@@ -46,6 +52,10 @@ pub(super) struct Core {
     pub(super) pool: Pool,
     pub(super) files: RwLock<HashMap<InodeId, Shared>>,
     pub(super) counts: Counts,
+    /// Of blocks that this server is home of.
+    pub(super) directory: Mutex<Directory>,
+    /// The other servers, where blocks have no fixed place.
+    pub(super) companions: OnceLock<Arc<dyn Companions>>,
     pub(super) orders: Mutex<Orders>,
     wake: Condvar,
 }
@@ -55,6 +65,7 @@ pub(super) struct Core {
 pub(super) struct Orders {
     stage: bool,
     stop: bool,
+    hand_back: bool,
     pub(super) wanted: VecDeque<(InodeId, u64)>,
 }
 
@@ -64,6 +75,8 @@ impl Core {
             pool: Pool::new(cache_bytes),
             files: RwLock::default(),
             counts: Counts::default(),
+            directory: Mutex::default(),
+            companions: OnceLock::new(),
             orders: Mutex::default(),
             wake: Condvar::new(),
         }
@@ -84,7 +97,42 @@ impl Core {
     }
 
     pub(super) fn reserve(&self, bytes: u64) -> Option<Room<'_>> {
-        self.pool.reserve(bytes, |key| self.write_out(key))
+        let room = self.pool.reserve(bytes, |key| self.write_out(key));
+        self.see_to_gone();
+        room
+    }
+
+    /// Has ownerships of blocks that were thrown out given back.
+    pub(super) fn see_to_gone(&self) {
+        if self.companions.get().is_none() || !self.pool.state().has_gone() {
+            return;
+        }
+        lock(&self.orders).hand_back = true;
+        self.wake.notify_one();
+    }
+
+    /// Blocks of a file are owned without bytes: they are given back soon.
+    pub(super) fn let_go(&self, keys: impl IntoIterator<Item = Key>) {
+        let mut state = self.pool.state();
+        if let Some(gone) = &mut state.gone {
+            keys.into_iter().for_each(|key| gone.add(key));
+        }
+        drop(state);
+        self.see_to_gone();
+    }
+
+    fn hand_back(&self) {
+        let gone = self.pool.state().gone.as_mut().map(std::mem::take);
+        let Some(Gone { mut keys, more }) = gone else { return };
+        keys.sort_unstable();
+        for some in keys.chunk_by(|one, next| one.inode == next.inode) {
+            if let Some(file) = some.first().and_then(|key| self.file(key.inode)) {
+                file.hand_back(self, some.iter().map(|key| key.index));
+            }
+        }
+        if more {
+            self.all().iter().for_each(|file| file.hand_back_all(self));
+        }
     }
 
     /// Writes a dirty block and those behind it out.
@@ -132,13 +180,14 @@ impl Core {
     pub(super) fn run(&self) {
         loop {
             let mut orders = lock(&self.orders);
-            while !orders.stop && !orders.stage && orders.wanted.is_empty() {
+            while !orders.stop && !orders.stage && !orders.hand_back && orders.wanted.is_empty() {
                 orders = self.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
             }
             if orders.stop {
                 return;
             }
             let stage = std::mem::take(&mut orders.stage);
+            let hand_back = std::mem::take(&mut orders.hand_back);
             let wanted = orders.wanted.pop_front();
             drop(orders);
             if let Some((inode, index)) = wanted
@@ -147,6 +196,9 @@ impl Core {
                 file.fetch_ahead(self, index);
             }
             while stage && self.stage_oldest() {}
+            if hand_back {
+                self.hand_back();
+            }
         }
     }
 

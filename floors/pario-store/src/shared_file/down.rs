@@ -13,6 +13,7 @@ use pario_sys::Piece;
 
 use super::core::Core;
 use super::file::{NONE, SharedFile};
+use super::first_touch::KEPT_MAX;
 use crate::cache::{Key, SharedBlock};
 use crate::error::StoreError;
 use crate::source::Source;
@@ -22,6 +23,44 @@ use crate::sync::lock;
 const RUN_BLOCKS_MAX: usize = 16;
 
 impl SharedFile {
+    /// Writes to the plain file, of which nothing is kept here.
+    pub(super) fn write_below(
+        &self,
+        generation: Generation,
+        range: Range<u64>,
+        pieces: &[Piece<'_>],
+    ) -> Result<(), StoreError> {
+        let gate = self.open_gate()?;
+        if generation < gate.generation {
+            return Ok(());
+        }
+        let mut source = Source::new(pieces);
+        for (offset, bytes) in self.runs(range.clone()) {
+            self.plain.write(&source.take(bytes), offset)?;
+        }
+        self.length.fetch_max(range.end, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Reads from the plain file, of which nothing is kept here.
+    pub(super) fn read_below(
+        &self,
+        generation: Generation,
+        range: Range<u64>,
+        target: &mut [u8],
+    ) -> Result<usize, StoreError> {
+        let gate = self.open_gate()?;
+        if generation < gate.generation {
+            return Ok(0);
+        }
+        let mut filled = 0;
+        for (offset, bytes) in self.runs(range) {
+            self.plain.read(&mut target[filled..filled + bytes], offset)?;
+            filled += bytes;
+        }
+        Ok(filled)
+    }
+
     pub(super) fn write_straight(
         &self,
         core: &Core,
@@ -40,6 +79,8 @@ impl SharedFile {
         }
         core.counts.straight.fetch_add(1, Ordering::Relaxed);
         self.length.fetch_max(range.end, Ordering::AcqRel);
+        drop(gate);
+        self.let_go(core, range);
         Ok(())
     }
 
@@ -56,12 +97,21 @@ impl SharedFile {
         }
         self.evict(core, &range)?;
         let mut filled = 0;
-        for (offset, bytes) in self.runs(range) {
+        for (offset, bytes) in self.runs(range.clone()) {
             self.plain.read(&mut target[filled..filled + bytes], offset)?;
             filled += bytes;
         }
         core.counts.straight.fetch_add(1, Ordering::Relaxed);
+        drop(gate);
+        self.let_go(core, range);
         Ok(filled)
+    }
+
+    /// Blocks that an access went past need not be this server's any longer.
+    fn let_go(&self, core: &Core, range: Range<u64>) {
+        if self.touch.is_some() {
+            core.let_go(self.parts(range).map(|part| part.key));
+        }
     }
 
     /// Writes down and throws out the blocks that a range touches; the gate is held alone.
@@ -139,11 +189,15 @@ impl SharedFile {
             let what = format!("{}: a cut of unknown length", self.plain.path().display());
             return Err(StoreError::Unsupported { what });
         }
+        // A file whose blocks have no fixed place has all its bytes here, as far as lengths go.
+        let bytes = if self.touch.is_some() { coming } else { bytes };
         let blocks = core.pool.state().ledger.all(self.inode);
+        let mut gone = Vec::new();
         for (key, block) in blocks {
             let (_, LocalOffset(start)) = self.place.layout.locate(key.index * self.place.block_bytes);
             if bytes <= start {
                 core.pool.state().ledger.remove(key);
+                gone.push(key);
             } else if bytes - start < self.place.block_bytes {
                 let mut block = lock(&block);
                 block.cut(usize::try_from(bytes - start).expect("within a block"));
@@ -153,6 +207,9 @@ impl SharedFile {
         }
         self.length.fetch_min(bytes, Ordering::AcqRel);
         gate.generation = gate.generation.max(to);
+        if self.touch.is_some() {
+            core.let_go(gone);
+        }
         // Each server does so behind its own part: whoever is last has the last word.
         self.plain.set_length(coming)
     }
@@ -169,6 +226,10 @@ impl SharedFile {
         drop(state);
         for (_, block) in all.iter().filter(|(key, _)| dirty.contains(key)) {
             lock(block).forget_clean();
+        }
+        if let Some(touch) = self.touch.as_ref().filter(|touch| KEPT_MAX < touch.owners.count()) {
+            let key = |index| Key { inode: self.inode, index };
+            core.let_go(touch.owners.mine().into_iter().map(key));
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use pario_sys::Piece;
 
 use super::ahead::Streams;
 use super::core::Core;
+use super::first_touch::Touch;
 use super::plain::Plain;
 use crate::cache::{Key, SharedBlock};
 use crate::error::StoreError;
@@ -45,6 +46,11 @@ pub struct Place {
     pub layout: Layout,
     /// Bytes of a block of the cache; divides the layout's stripe.
     pub block_bytes: u64,
+    /// Where blocks are cached by whoever touched them first: how they are dealt to the servers that know whose they are. The layout
+    /// then has all of the file at this server.
+    pub homes: Option<Layout>,
+    /// Nothing is kept: the kernel's cache is the one cache of the only node, and the plain file is lent to its processes.
+    pub direct: bool,
 }
 
 /// See the module.
@@ -61,6 +67,7 @@ pub(super) struct SharedFile {
     pub(super) error: Mutex<Option<StoreError>>,
     pub(super) opens: AtomicU64,
     pub(super) streams: Mutex<Streams>,
+    pub(super) touch: Option<Touch>,
 }
 
 /// A part of an access that lies in one block.
@@ -72,7 +79,12 @@ pub(super) struct Part {
 }
 
 impl SharedFile {
-    pub(super) fn new(inode: InodeId, place: Place, plain: Plain, file_bytes: u64) -> SharedFile {
+    pub(super) fn new(
+        inode: InodeId,
+        place: Place,
+        (plain, touch): (Plain, Option<Touch>),
+        file_bytes: u64,
+    ) -> SharedFile {
         let length = place.layout.local_length(place.server, file_bytes);
         SharedFile {
             inode,
@@ -84,6 +96,7 @@ impl SharedFile {
             error: Mutex::default(),
             opens: AtomicU64::new(0),
             streams: Mutex::default(),
+            touch,
         }
     }
 
@@ -92,7 +105,9 @@ impl SharedFile {
     }
 
     pub(super) fn length(&self) -> u64 {
-        self.length.load(Ordering::Acquire)
+        let known = self.length.load(Ordering::Acquire);
+        // Those that it is lent to lengthen it themselves.
+        if self.place.direct { self.plain.length().max(known) } else { known }
     }
 
     /// The file is known to have so many bytes.
@@ -106,7 +121,8 @@ impl SharedFile {
         self.coming.store(file_bytes, Ordering::Release);
     }
 
-    pub(super) fn write(
+    /// Writes to blocks of this server's.
+    pub(super) fn write_here(
         &self,
         core: &Core,
         generation: Generation,
@@ -118,6 +134,9 @@ impl SharedFile {
             return Ok(());
         }
         self.check_reach(&range)?;
+        if self.place.direct {
+            return self.write_below(generation, range, pieces);
+        }
         let Some(mut room) = core.reserve(self.room(&range)) else {
             return self.write_straight(core, generation, range, pieces);
         };
@@ -140,19 +159,25 @@ impl SharedFile {
         Ok(())
     }
 
-    pub(super) fn read(
+    /// Reads from blocks of this server's; `ahead`: the next ones are fetched too.
+    pub(super) fn read_here(
         &self,
         core: &Core,
-        generation: Generation,
-        at: u64,
+        (generation, at): (Generation, u64),
         target: &mut [u8],
+        ahead: bool,
     ) -> Result<usize, StoreError> {
-        let range = at..at.saturating_add(target.len() as u64).min(self.length());
+        // Where blocks have no fixed place others may have written behind what is known here.
+        let known = if self.touch.is_some() { u64::MAX } else { self.length() };
+        let range = at..at.saturating_add(target.len() as u64).min(known);
         if range.is_empty() {
             return Ok(0);
         }
         let count = usize::try_from(range.end - range.start).expect("within the target");
         let target = &mut target[..count];
+        if self.place.direct {
+            return self.read_below(generation, range, target);
+        }
         let Some(mut room) = core.reserve(self.room(&range)) else {
             return self.read_straight(core, generation, range, target);
         };
@@ -172,8 +197,10 @@ impl SharedFile {
             core.counts.looked(known);
             into.copy_from_slice(lock(&block).bytes(part.span));
         }
-        drop(gate);
-        core.look_ahead(self, self.blocks(&range));
+        drop((gate, room));
+        if ahead {
+            core.look_ahead(self, self.blocks(&range));
+        }
         Ok(count)
     }
 
@@ -196,7 +223,13 @@ impl SharedFile {
         if range.is_empty() || core.pool.limit() / AHEAD_SHARE < bytes {
             return;
         }
-        let Some(mut room) = core.pool.reserve_at_once(bytes) else { return };
+        let own = self.own_block(core, index);
+        if self.touch.is_some() && own.is_none() {
+            return;
+        }
+        let room = core.pool.reserve_at_once(bytes);
+        core.see_to_gone();
+        let Some(mut room) = room else { return };
         let Ok(_gate) = self.open_gate() else { return };
         for part in self.parts(range) {
             let Some(block) = room.pin(part.key, self.block_bytes()) else { return };
@@ -225,7 +258,7 @@ impl SharedFile {
     }
 
     /// Numbers of the blocks that a range of the object touches, among the object's.
-    fn blocks(&self, range: &Range<u64>) -> Range<u64> {
+    pub(super) fn blocks(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.place.block_bytes..range.end.div_ceil(self.place.block_bytes)
     }
 
@@ -255,7 +288,7 @@ impl SharedFile {
         runs
     }
 
-    fn check_reach(&self, range: &Range<u64>) -> Result<(), StoreError> {
+    pub(super) fn check_reach(&self, range: &Range<u64>) -> Result<(), StoreError> {
         let last = self.place.layout.file_offset(self.place.server, LocalOffset(range.end - 1));
         match last {
             Some(last) if last < FILE_BYTES_MAX => Ok(()),

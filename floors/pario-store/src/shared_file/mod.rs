@@ -4,19 +4,27 @@
 //! and writes its own. A write is copied into the cache and returns; dirty bytes go down when they fill three quarters of the pool, when
 //! room is needed, on request and at the end; the oldest first, adjacent ones in one vectored write, and no byte that was not written here.
 //!
-//! Never: two copies of a block, since each has one home; lends descriptors; removes or renames the plain file. Always: one pool for all
+//! Where blocks have a fixed home each is cached there; else where it was first touched (`first_touch.rs`).
+//!
+//! Never: two copies of a block, since each has one home or one owner; lends descriptors of files that it keeps blocks of; removes or renames the plain file. Always: one pool for all
 //! files; room is reserved before a block is held; what is larger than the pool goes past it.
 
 mod ahead;
 mod core;
+mod directory;
 mod down;
 mod file;
+mod first_touch;
+mod owners;
 mod plain;
 mod pool;
 
 #[cfg(test)]
+mod first_touch_tests;
+#[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,11 +37,14 @@ use serde::Serialize;
 use self::core::Core;
 pub use self::file::Place;
 use self::file::{Shared, SharedFile};
+use self::first_touch::Touch;
+use self::owners::Owners;
 use self::plain::{Plain, PlainCounts};
 pub use self::plain::{PlainFile, extend};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::files::total_bytes;
+use crate::places::{Claim, Companions, GiveBack, Grant, Places, Visit};
 use crate::real_disk::RealDisk;
 use crate::store::{LendAccess, Lent, Store, StoreStats};
 use crate::sync::{Counters, lock};
@@ -57,6 +68,14 @@ pub struct CacheStats {
     pub plain_written_bytes: u64,
     /// Accesses that went past the cache, for want of room.
     pub straight: u64,
+    /// Times that another server was asked whose blocks are.
+    pub claims: u64,
+    /// Accesses that another server carried out, since the blocks were its own.
+    pub forwards: u64,
+    /// Accesses carried out here for other servers.
+    pub visits: u64,
+    /// Blocks that were given back to whoever touches them next.
+    pub handed_back: u64,
     /// Byte-range locks taken around accesses to plain files.
     pub locks: u64,
     /// Memory of blocks.
@@ -101,6 +120,12 @@ impl SharedFileStore {
         self.core.pool.set_limit(bytes);
     }
 
+    /// Says how the other servers are reached; before a file is opened whose blocks have no fixed place.
+    pub fn set_companions(&self, companions: Arc<dyn Companions>) {
+        // Set once: the servers of a group stay what they are.
+        let _ = self.core.companions.set(companions);
+    }
+
     /// A plain file of `file_bytes` is opened under an inode; once more, if it is open already.
     pub fn open(
         &self,
@@ -122,14 +147,19 @@ impl SharedFileStore {
         let _names = lock(&self.names);
         let mut files = self.core.files.write().unwrap_or_else(PoisonError::into_inner);
         let file = match files.get(&inode) {
+            Some(file) if file.place.homes.is_some() != place.homes.is_some() => {
+                let text = format!("{} is open with another placement", opened.path.display());
+                return Err(Fault::new(Code::Invalid, text));
+            }
             Some(file) => {
                 file.plain.add(opened);
                 file.grow_to(file_bytes);
                 Arc::clone(file)
             }
             None => {
+                let touch = self.touch(place, &opened)?;
                 let plain = Plain::new(opened, Arc::clone(&self.plain));
-                let file = Arc::new(SharedFile::new(inode, place, plain, file_bytes));
+                let file = Arc::new(SharedFile::new(inode, place, (plain, touch), file_bytes));
                 files.insert(inode, Arc::clone(&file));
                 file
             }
@@ -147,6 +177,7 @@ impl SharedFileStore {
         }
         let flushed = file.flush(&self.core);
         file.end(&self.core);
+        file.hand_back_all(&self.core);
         self.core.files.write().unwrap_or_else(PoisonError::into_inner).remove(&inode);
         Ok(flushed?)
     }
@@ -186,6 +217,10 @@ impl SharedFileStore {
             plain_written_bytes: of(&self.plain.written_bytes),
             straight: of(&self.core.counts.straight),
             locks: of(&self.plain.locks),
+            claims: of(&self.core.counts.claims),
+            forwards: of(&self.core.counts.forwards),
+            visits: of(&self.core.counts.visits),
+            handed_back: of(&self.core.counts.handed_back),
             cached_bytes,
             dirty_bytes,
         }
@@ -211,6 +246,16 @@ impl SharedFileStore {
         }
     }
 
+    /// What a file has beside its blocks where they have no fixed place.
+    fn touch(&self, place: Place, opened: &PlainFile) -> Result<Option<Touch>, Fault> {
+        let Some(homes) = place.homes else { return Ok(None) };
+        let companions = self.core.companions.get().ok_or_else(|| {
+            Fault::new(Code::Invalid, format!("{}: the other servers are not known", opened.path.display()))
+        })?;
+        self.core.pool.state().gone.get_or_insert_default();
+        Ok(Some(Touch { homes, owners: Owners::default(), companions: Arc::clone(companions) }))
+    }
+
     fn find(&self, object: ObjectId) -> Result<Shared, StoreError> {
         let unknown = || Fault::new(Code::Stale, format!("inode {} is not open in this cache", object.inode));
         self.core.file(object.inode).ok_or_else(|| StoreError::Below(unknown()))
@@ -220,6 +265,47 @@ impl SharedFileStore {
 impl Drop for SharedFileStore {
     fn drop(&mut self) {
         self.shut();
+    }
+}
+
+impl Places for SharedFileStore {
+    fn block_bytes(&self, inode: InodeId) -> Option<u64> {
+        let file = self.core.file(inode)?;
+        file.touch.as_ref().map(|_| file.place.block_bytes)
+    }
+
+    fn is_here(&self, inode: InodeId, range: Range<u64>) -> bool {
+        self.core.file(inode).is_some_and(|file| file.is_here(&range))
+    }
+
+    fn claim(&self, claim: &Claim) -> Result<Vec<Grant>, Fault> {
+        lock(&self.core.directory).claim(claim)
+    }
+
+    fn give_back(&self, back: &GiveBack) {
+        lock(&self.core.directory).give_back(back);
+    }
+
+    fn visit_read(&self, visit: Visit, target: &mut [u8]) -> Result<bool, StoreError> {
+        let file = self.find(visit.object)?;
+        file.visit(&self.core, visit, target.len() as u64, || {
+            let at = (visit.object.generation, visit.at.0);
+            let count = file.read_here(&self.core, at, target, false)?;
+            target[count..].fill(0);
+            Ok(())
+        })
+    }
+
+    fn visit_write(&self, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, StoreError> {
+        let file = self.find(visit.object)?;
+        file.visit(&self.core, visit, total_bytes(pieces), || {
+            file.write_here(&self.core, visit.object.generation, visit.at.0, pieces)
+        })
+    }
+
+    fn file_length(&self, inode: InodeId) -> Option<u64> {
+        let file = self.core.file(inode)?;
+        file.touch.as_ref().map(|_| file.length())
     }
 }
 
@@ -252,6 +338,7 @@ impl Store for SharedFileStore {
 
     /// The inode is forgotten; the plain file stays.
     fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
+        lock(&self.core.directory).forget(object.inode);
         let removed = self.core.files.write().unwrap_or_else(PoisonError::into_inner).remove(&object.inode);
         if let Some(file) = removed {
             file.end(&self.core);
@@ -275,8 +362,14 @@ impl Store for SharedFileStore {
         synced.fold(Ok(()), Result::and)
     }
 
-    fn lend(&self, _object: ObjectId, _access: LendAccess) -> Result<Lent, StoreError> {
-        Ok(Lent::NotLent)
+    fn places(&self) -> Option<&dyn Places> {
+        Some(self)
+    }
+
+    fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError> {
+        let file = self.core.file(object.inode).filter(|file| file.place.direct);
+        let lent = file.and_then(|file| file.plain.lend(access == LendAccess::Write));
+        Ok(lent.map_or(Lent::NotLent, Lent::Descriptor))
     }
 
     fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError> {

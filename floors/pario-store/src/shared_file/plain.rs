@@ -4,6 +4,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -56,6 +57,7 @@ pub(super) struct Plain {
 struct Files {
     reader: Option<Arc<dyn DiskFile>>,
     writer: Option<Arc<dyn DiskFile>>,
+    both: Option<Arc<dyn DiskFile>>,
 }
 
 impl Plain {
@@ -69,6 +71,9 @@ impl Plain {
     /// It was opened once more.
     pub(super) fn add(&self, opened: PlainFile) {
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        if opened.reads && opened.writes && files.both.is_none() {
+            files.both = Some(Arc::clone(&opened.file));
+        }
         if opened.reads && files.reader.is_none() {
             files.reader = Some(Arc::clone(&opened.file));
         }
@@ -101,6 +106,20 @@ impl Plain {
         self.counts.writes.fetch_add(1, Ordering::Relaxed);
         self.counts.written_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Its length now; 0 where that cannot be known.
+    pub(super) fn length(&self) -> u64 {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let any = files.reader.as_ref().or(files.writer.as_ref());
+        any.and_then(|file| file.length().ok()).unwrap_or(0)
+    }
+
+    /// A descriptor for others: one that reads, or one that reads and writes.
+    pub(super) fn lend(&self, writes: bool) -> Option<OwnedFd> {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let file = if writes { files.both.as_ref() } else { files.reader.as_ref() };
+        file?.as_fd()?.try_clone_to_owned().ok()
     }
 
     /// Cuts it, or lengthens it by zeros.

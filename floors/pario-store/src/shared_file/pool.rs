@@ -19,6 +19,9 @@ use crate::sync::lock;
 /// Whoever waits for room looks again at least so often.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Blocks that were thrown out are listed up to so many.
+const GONE_MAX: usize = 1 << 14;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -38,12 +41,46 @@ pub(super) struct State {
     users: usize,
     /// Files whose last staging failed: not tried again before somebody has heard of it.
     pub(super) stuck: HashSet<InodeId>,
+    /// Blocks that were thrown out, where somebody wants to know; drained by whoever does.
+    pub(super) gone: Option<Gone>,
+}
+
+/// Blocks that were thrown out.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    pub(super) keys: Vec<Key>,
+    /// There were more than are listed.
+    pub(super) more: bool,
+}
+
+impl Gone {
+    pub(super) fn add(&mut self, key: Key) {
+        if self.keys.len() < GONE_MAX {
+            self.keys.push(key);
+        } else {
+            self.more = true;
+        }
+    }
 }
 
 impl State {
     /// The block that has been dirty longest and can be written out.
     pub(super) fn oldest(&self) -> Option<Key> {
         self.ledger.oldest_dirty(|key| !self.stuck.contains(&key.inode))
+    }
+
+    fn shrink_to(&mut self, limit: u64) -> bool {
+        let State { ledger, gone, .. } = self;
+        ledger.shrink_to(limit, |key| {
+            if let Some(gone) = gone {
+                gone.add(key);
+            }
+        })
+    }
+
+    /// Whether blocks were thrown out that somebody wants to know of.
+    pub(super) fn has_gone(&self) -> bool {
+        self.gone.as_ref().is_some_and(|gone| !gone.keys.is_empty())
     }
 }
 
@@ -92,7 +129,7 @@ impl Pool {
             }
             let mut state = lock(&self.state);
             let rest = limit.checked_sub(state.reserved + bytes);
-            if rest.is_some_and(|rest| state.ledger.shrink_to(rest)) {
+            if rest.is_some_and(|rest| state.shrink_to(rest)) {
                 return Some(self.grant(&mut state, bytes));
             }
             let oldest = rest.and_then(|_| state.oldest());
@@ -111,7 +148,7 @@ impl Pool {
     pub(super) fn reserve_at_once(&self, bytes: u64) -> Option<Room<'_>> {
         let mut state = lock(&self.state);
         let rest = self.limit().checked_sub(state.reserved + bytes)?;
-        let room = state.ledger.shrink_to(rest);
+        let room = state.shrink_to(rest);
         room.then(|| self.grant(&mut state, bytes))
     }
 

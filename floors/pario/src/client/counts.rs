@@ -137,6 +137,10 @@ impl Counters {
             | Request::Space {}
             | Request::Status {}
             | Request::ListInodes { .. }
+            | Request::Claim { .. }
+            | Request::GiveBack { .. }
+            | Request::VisitRead { .. }
+            | Request::VisitWrite { .. }
             | Request::Shutdown { .. } => return,
         };
         add(kind, 1);

@@ -31,6 +31,7 @@ mod sync;
 mod tiered;
 mod umask;
 mod views;
+mod visits;
 mod windows;
 mod write;
 
@@ -46,6 +47,7 @@ pub(crate) use locks::{AccessLock, Guarded, Kind};
 pub use locks::{LockHolder, LockOptions, PendingLock, RangeLock};
 pub(crate) use memory::Source;
 pub use mount::{Locate, Mount, MountSpec, Way};
+pub(crate) use open_file::Through;
 pub use options::OpenOptions;
 pub use pending::Pending;
 pub(crate) use pointer::Pointer;

@@ -32,6 +32,9 @@ pub(crate) struct OpenFile {
     pub(super) guardian: Mutex<Option<Weak<dyn Guardian>>>,
     /// Of a file on servers that give no leases: the generation by which they know it.
     pub(super) homeless: Option<Generation>,
+    /// Of a file whose blocks have no fixed place: their size. Every access goes to one server, by message: it answers when the block's
+    /// owner, which may be another one, has it.
+    pub(super) placed: Option<u64>,
     /// The file's length as far as we know.
     pub(super) size: AtomicU64,
     /// Largest end of a write that the manager has not been told of; 0 if there is none.
@@ -64,6 +67,15 @@ impl std::fmt::Debug for OpenFile {
     }
 }
 
+/// How a file is reached whose blocks have no fixed place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Through {
+    /// All of it at the server that answers for it.
+    pub(crate) layout: Layout,
+    /// Bytes of a block: what lies in one is read and written at once.
+    pub(crate) block_bytes: u64,
+}
+
 /// What we have of one server's object.
 #[derive(Default)]
 struct Object {
@@ -74,6 +86,15 @@ struct Object {
     window: Option<Arc<Window>>,
     /// Under this lease the object is known not to exist.
     absent_under: u64,
+    /// The server does not lend it: for writing, or at all.
+    refused: Option<Refused>,
+}
+
+/// What a server does not lend.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Refused {
+    Writing,
+    Anything,
 }
 
 /// A lent descriptor, or the reason why there is none.
@@ -88,7 +109,12 @@ pub(super) enum Loan {
 impl OpenFile {
     /// The shared state of a file just opened, with one more handle. `None`: another thread's last handle was just being
     /// closed, and the manager may have taken our open for part of the use that is over. It is over now: open again.
-    pub(super) fn enter(mount: &Arc<Mount>, attr: &FileAttr, path: String) -> Option<Arc<OpenFile>> {
+    pub(super) fn enter(
+        mount: &Arc<Mount>,
+        attr: &FileAttr,
+        path: String,
+        through: Option<Through>,
+    ) -> Option<Arc<OpenFile>> {
         let mut files = mount.files();
         if let Some(file) = files.get(&attr.inode).and_then(std::sync::Weak::upgrade) {
             if file.add_handle() {
@@ -103,7 +129,12 @@ impl OpenFile {
             }
             return None;
         }
-        let file = Arc::new(OpenFile::new(mount, (attr.inode, attr.layout, attr.size), path, None));
+        let mut file = OpenFile::new(mount, (attr.inode, attr.layout, attr.size), path, None);
+        if let Some(through) = through {
+            file.layout = through.layout;
+            file.placed = Some(through.block_bytes);
+        }
+        let file = Arc::new(file);
         files.insert(attr.inode, Arc::downgrade(&file));
         if files.len().is_multiple_of(256) {
             files.retain(|_, file| 0 < file.strong_count());
@@ -144,6 +175,7 @@ impl OpenFile {
             path,
             guardian: Mutex::default(),
             homeless,
+            placed: None,
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
             locks: FileLocks::default(),
@@ -265,6 +297,10 @@ impl OpenFile {
                 if let Some(descriptor) = object.descriptor.as_ref().filter(|_| object.writable || !write) {
                     return Ok(Loan::Descriptor(Arc::clone(descriptor)));
                 }
+                let wanted = if write { Refused::Writing } else { Refused::Anything };
+                if object.refused.is_some_and(|refused| wanted <= refused) {
+                    return Ok(Loan::Refused);
+                }
                 if !write && object.absent_under == under && under != 0 {
                     return Ok(Loan::Absent);
                 }
@@ -296,9 +332,22 @@ impl OpenFile {
                 *object = Object { generation, absent_under: under, ..Object::default() };
                 Ok(Loan::Absent)
             }
-            Reply::NotLent {} => Ok(Loan::Refused),
+            Reply::NotLent {} => {
+                let refused = if write { Refused::Writing } else { Refused::Anything };
+                if object.generation != generation {
+                    *object = Object { generation, ..Object::default() };
+                }
+                object.refused = object.refused.max(Some(refused));
+                Ok(Loan::Refused)
+            }
             other => Err(odd(&other)),
         }
+    }
+
+    /// Whether a server is known not to lend its object for reading.
+    pub(super) fn is_refused(&self, server: ServerIndex) -> bool {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        objects[server.at()].refused == Some(Refused::Anything)
     }
 
     /// Lent descriptors are given up, as when the lease is.

@@ -9,7 +9,7 @@ use pario_net::message::{At, Creator, NameReply, NameRequest, OpenHow};
 use super::directory::path_bytes;
 use super::file::File;
 use super::mount::{Mount, odd};
-use super::open_file::OpenFile;
+use super::open_file::{OpenFile, Through};
 use super::umask::umask;
 use crate::error::Result;
 
@@ -29,6 +29,7 @@ pub struct OpenOptions {
     how: OpenHow,
     mode: u32,
     striping: Striping,
+    through: Option<Through>,
 }
 
 impl OpenOptions {
@@ -40,6 +41,7 @@ impl OpenOptions {
             how: OpenHow::default(),
             mode: 0o666,
             striping: Striping::default(),
+            through: None,
         }
     }
 
@@ -114,6 +116,12 @@ impl OpenOptions {
         Ok(self)
     }
 
+    /// The same, of a file whose blocks have no fixed place.
+    pub(crate) fn through(mut self, through: Option<Through>) -> Self {
+        self.through = through;
+        self
+    }
+
     /// What is asked for, as bytes that others' can be compared with.
     pub(crate) fn to_bytes(&self, path: &Path) -> Vec<u8> {
         let said = (self.read, self.write, self.how, self.mode, self.striping);
@@ -137,7 +145,7 @@ impl OpenOptions {
         }
         loop {
             let name = path.to_string_lossy().into_owned();
-            if let Some(file) = OpenFile::enter(&self.mount, &attr, name) {
+            if let Some(file) = OpenFile::enter(&self.mount, &attr, name, self.through) {
                 return Ok(File::new(file, self.read, self.write));
             }
             // Found, created and cut it is already.
@@ -151,7 +159,7 @@ impl OpenOptions {
         loop {
             let how = OpenHow { write: self.write, ..OpenHow::default() };
             let attr = self.ask(At::inode(inode), how)?;
-            if let Some(file) = OpenFile::enter(&self.mount, &attr, name.to_owned()) {
+            if let Some(file) = OpenFile::enter(&self.mount, &attr, name.to_owned(), self.through) {
                 return Ok(File::new(file, self.read, self.write));
             }
         }

@@ -263,9 +263,9 @@ impl Read<'_> {
                 return Ok(());
             }
             for piece in pieces {
-                if self.file.mount.connection(piece.server)?.shares_memory()
-                    && self.file.mount.connection(piece.server)?.welcome().lends
-                {
+                let connection = self.file.mount.connection(piece.server)?;
+                let lent = connection.shares_memory() && connection.welcome().lends;
+                if lent && !self.file.is_refused(piece.server) {
                     return Ok(());
                 }
                 ahead.started.push_back((piece, self.ask(&piece)?));

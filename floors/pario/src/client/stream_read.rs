@@ -166,6 +166,10 @@ impl StreamRead<'_> {
 
     /// Whether the pieces lie so close together that whole pages of them are worth mapping.
     fn maps(&self, concern: &Concern) -> bool {
+        // A plain file may be cut by anybody, and memory behind its end kills who touches it.
+        if self.file.mount.serves_plain_files() {
+            return false;
+        }
         let Some(span) = self.place.span() else { return false };
         let here = (span.end - span.start) / u64::from(self.file.layout.count());
         here <= concern.bytes.saturating_mul(MAPPED_SPAN_MAX)
@@ -288,7 +292,8 @@ impl StreamRead<'_> {
         let mut far = Vec::new();
         for concern in self.file.concerns(&place) {
             let connection = self.file.mount.connection(concern.server)?;
-            if !connection.shares_memory() || !connection.welcome().lends {
+            let lent = connection.shares_memory() && connection.welcome().lends;
+            if !lent || self.file.is_refused(concern.server) {
                 far.push(concern);
             }
         }

@@ -75,7 +75,9 @@ impl OpenFile {
             ));
         }
         // What must be there as a whole or not at all goes as one record, if it fits into one.
-        let one_record = guarded != Guarded::No && source.len() <= self.mount.outbox()?.whole_bytes_max();
+        let one_record = guarded != Guarded::No
+            && self.placed.is_none()
+            && source.len() <= self.mount.outbox()?.whole_bytes_max();
         if !one_record && (place.is_one_piece() || LARGE_BYTES <= place.piece_bytes()) {
             return self.write_pieces(place, source, (heard, guarded));
         }
@@ -163,7 +165,8 @@ impl StreamWrite<'_> {
             let connection = self.file.mount.connection(concern.server).map_err(at)?;
             self.file.mount.tell_view(concern.server, &self.place.view).map_err(at)?;
             self.file.note_unsynced(concern.server);
-            if connection.shares_memory() { near.push(concern) } else { far.push(concern) }
+            let by_record = connection.shares_memory() && self.file.placed.is_none();
+            if by_record { near.push(concern) } else { far.push(concern) }
         }
         // Messages first: the network works while records are copied.
         let started = self.send(&far);

@@ -75,7 +75,7 @@ impl OpenFile {
         for Unsynced { server, .. } in self.unsynced() {
             let connection = self.mount.connection(server).map_err(|fault| fault.at(self.describe()))?;
             let welcome = connection.welcome();
-            if welcome.volatile && !welcome.lends {
+            if welcome.volatile && (!welcome.lends || self.mount.serves_plain_files()) {
                 servers.push(server);
             }
         }

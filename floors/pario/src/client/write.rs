@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | direct | same node, a large part of a block (any in the mixed phase; in the write phase with an intent), none of our own records pending there | one copy, one system call |
 //! | record | same node | two copies, no system call |
-//! | message | another node, or a store that is reached by message only | the network |
+//! | message | another node, blocks without a fixed place, or a store that is reached by message only | the network |
 //!
 //! Never: overtakes one of our own records. Always: in the mixed phase, or when a server has no room to reserve, a write
 //! returns when the servers have it.
@@ -124,7 +124,8 @@ impl Write<'_> {
         if let Some(record) = record {
             self.commit(record)?;
         }
-        if messages { self.send(range, To::OtherNodes) } else { Ok(()) }
+        let to = if self.file.placed.is_some() { To::Everyone } else { To::OtherNodes };
+        if messages { self.send(range, to) } else { Ok(()) }
     }
 
     /// Pieces of blocks; on one server neighbouring blocks are one piece.
@@ -139,7 +140,7 @@ impl Write<'_> {
     fn way(&self, piece: &Piece, direct_allowed: bool) -> Result<Way, Fault> {
         let connection =
             self.file.mount.connection(piece.server).map_err(|fault| fault.at(self.file.describe()))?;
-        if !connection.shares_memory() {
+        if !connection.shares_memory() || self.file.placed.is_some() {
             return Ok(Way::Message);
         }
         // In the mixed phase a record would have to be waited for.

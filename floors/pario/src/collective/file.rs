@@ -15,7 +15,7 @@ use super::report::{self, Faults};
 use super::requests::Line;
 use super::two_phase::{TwoPhase, TwoPhaseCounts};
 use crate::client::{Counts, File, Kind, NumberedView, OpenOptions, Pending, Place, Pointer, Source};
-use crate::cooperative::Above;
+use crate::cooperative::{Above, Placement};
 use crate::error::Result;
 use crate::group::{Call, Group};
 use crate::partition::choices::Method;
@@ -457,6 +457,11 @@ impl GroupFile {
     /// process runs none for this file.
     pub fn cache_stats(&self) -> Option<CacheStats> {
         self.inner.plain.as_ref()?.stats()
+    }
+
+    /// Where blocks of a plain file of a group are cached; `None` for files of a partition. On one node that is their home in any case.
+    pub fn placement(&self) -> Option<Placement> {
+        self.inner.plain.as_ref().map(Above::placement)
     }
 
     /// Cuts or lengthens the file; collective.

@@ -14,7 +14,7 @@ use pario_server::store::CacheStats;
 use pario_server::store::shared_file::extend;
 use pario_sys::process::fork_generation;
 
-use super::{Cooperation, block};
+use super::{Cooperation, Placement, block};
 use crate::client::File;
 use crate::error::{Error, Result};
 use crate::group::{Call, Group};
@@ -25,6 +25,7 @@ pub(crate) struct Above {
     cooperation: Arc<Cooperation>,
     inode: InodeId,
     name: String,
+    placement: Placement,
     path: PathBuf,
     /// The first member sees to the plain file's length.
     plain: Option<StdFile>,
@@ -36,7 +37,7 @@ pub(crate) struct Above {
 impl Above {
     pub(super) fn new(
         cooperation: &Arc<Cooperation>,
-        (inode, name): (InodeId, &str),
+        (inode, name, placement): (InodeId, &str, Placement),
         path: &Path,
         plain: Option<StdFile>,
     ) -> Above {
@@ -44,6 +45,7 @@ impl Above {
             cooperation: Arc::clone(cooperation),
             inode,
             name: name.to_owned(),
+            placement,
             path: path.to_owned(),
             plain,
             accesses: AtomicU64::new(0),
@@ -56,6 +58,11 @@ impl Above {
     pub(crate) fn count(&self, bytes: usize) {
         self.accesses.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Where blocks are cached.
+    pub(crate) fn placement(&self) -> Placement {
+        self.placement
     }
 
     /// What the server in this process has done.

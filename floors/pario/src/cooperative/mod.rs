@@ -6,6 +6,12 @@
 //! One process per node runs a server as threads; rank 0's is the manager. Together they are a partition that nobody outside the group
 //! knows, so that leases, locks, views, atomic mode and shared pointers are what they are in any partition. Names live in memory.
 //!
+//! On one node, above a file system of that node, the kernel's own cache is the one that all processes share: there the plain file is lent to
+//! them, and the servers keep order only.
+//!
+//! Blocks have a fixed home, or are kept where they were first touched: then a member sends every access to the server of its own node, which
+//! owns the block or reaches it at its owner (`pario-store/src/shared_file/first_touch.rs`).
+//!
 //! Never: writes anything but the file; keeps a block at two servers; outlives the last file that it was started for. Always: the
 //! same group uses the same servers for all its files; when a file is closed, the plain file has every byte.
 
@@ -15,6 +21,7 @@ mod guide {}
 
 mod above;
 mod block;
+mod companions;
 mod options;
 mod plain;
 mod start;
@@ -33,7 +40,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::above::Above;
 pub use self::options::{CACHE_VARIABLE, Placement, SharedOptions, from_env};
 use self::plain::Opened;
-use crate::client::{File, Mount, OpenOptions};
+use crate::client::{File, Mount, OpenOptions, Through};
 use crate::collective::{GroupFile, Hints};
 use crate::error::{Error, Result};
 use crate::group::{Call, Group};
@@ -79,12 +86,16 @@ pub fn open_shared(
     let mine = opened.transpose()?;
     let facts = Facts::find(&group, path, mine.as_ref(), options)?;
     let (inode, bytes) = cooperation.find_inode(&group, &facts)?;
-    let facts = Facts { bytes, ..facts };
+    // Where there is one server only, every block is cached there in any case.
+    let first_touch = options.placement == Placement::FirstTouch && 1 < cooperation.servers();
+    let direct = facts.direct && cooperation.servers() == 1;
+    let facts = Facts { bytes, first_touch, direct, ..facts };
     let served = cooperation.serve(inode, mine, (path, &facts));
     group.agree(served.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let above = served?;
     let name = path.to_string_lossy();
-    let file = cooperation.options(options).open_inode(inode, &name);
+    let through = if facts.first_touch { Some(cooperation.through(&group, &facts)?) } else { None };
+    let file = cooperation.options(options).through(through).open_inode(inode, &name);
     group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let file = file?;
     let here = group.node_of(group.rank());
@@ -124,6 +135,10 @@ struct Facts {
     block_bytes: u64,
     stripe_bytes: u64,
     locks: bool,
+    /// Blocks have no fixed place.
+    first_touch: bool,
+    /// The processes of the only node use the plain file themselves.
+    direct: bool,
     mode: u32,
     owner: (u32, u32),
     modified_ns: u64,
@@ -149,7 +164,7 @@ impl Facts {
             return Err(Fault::new(Code::NotSame, text).into());
         }
         let locks = seen.iter().flatten().any(|facts| facts.locks);
-        Ok(Facts { locks, ..first })
+        Ok(Facts { locks, direct: first.direct && !locks, ..first })
     }
 
     /// What [`GroupFile::attr`] is to show of the plain file.
@@ -271,15 +286,28 @@ impl Cooperation {
     ) -> Result<Above> {
         let extends = self.role.rank == 0;
         if let (Some(own), Some(opened)) = (&self.own, &mine) {
-            let layout = self.layout(facts)?;
-            let place = Place { server: own.index, layout, block_bytes: facts.block_bytes };
+            let homes = self.layout(facts)?;
+            let layout = if facts.first_touch { self.layout_at(own.index, facts)? } else { homes };
+            let place = Place {
+                server: own.index,
+                layout,
+                block_bytes: facts.block_bytes,
+                homes: facts.first_touch.then_some(homes),
+                direct: facts.direct,
+            };
             own.store.open(inode, place, opened.for_store(path, facts.locks)?, facts.bytes)?;
         }
         if extends {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             *open.entry(facts.name.clone()).or_default() += 1;
         }
-        Ok(Above::new(self, (inode, &facts.name), path, mine.filter(|_| extends).map(Opened::into_file)))
+        let placement = if facts.first_touch { Placement::FirstTouch } else { Placement::Home };
+        Ok(Above::new(
+            self,
+            (inode, &facts.name, placement),
+            path,
+            mine.filter(|_| extends).map(Opened::into_file),
+        ))
     }
 
     fn servers(&self) -> u16 {
@@ -290,5 +318,21 @@ impl Cooperation {
         let servers = self.servers();
         Layout::new(facts.stripe_bytes, servers, 0, servers)
             .map_err(|error| Error::from(Fault::new(Code::Invalid, error.to_string())))
+    }
+
+    /// All of the file at one server.
+    fn layout_at(&self, server: ServerIndex, facts: &Facts) -> Result<Layout> {
+        Layout::new(facts.stripe_bytes, 1, server.0, self.servers())
+            .map_err(|error| Error::from(Fault::new(Code::Invalid, error.to_string())))
+    }
+
+    /// How this member reaches a file whose blocks have no fixed place: through the server of its own node.
+    fn through(&self, group: &Arc<dyn Group>, facts: &Facts) -> Result<Through> {
+        let here = group.node_of(group.rank());
+        let near = self.aggregators.iter().position(|rank| group.node_of(*rank) == here);
+        // With more nodes than there may be servers some share one.
+        let place = near.unwrap_or(here % self.aggregators.len().max(1));
+        let server = ServerIndex(u16::try_from(place).unwrap_or(0));
+        Ok(Through { layout: self.layout_at(server, facts)?, block_bytes: facts.block_bytes })
     }
 }

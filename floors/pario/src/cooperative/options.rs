@@ -1,6 +1,7 @@
 //! How a shared plain file is opened and cached.
 
 use std::path::Path;
+use std::str::FromStr;
 
 use pario_core::limits::{STRIPE_BYTES_DEFAULT, STRIPE_BYTES_MAX};
 use pario_core::{Code, Fault, Size};
@@ -17,8 +18,30 @@ pub enum Placement {
     /// At its home: blocks are dealt round-robin to the nodes.
     #[default]
     Home,
-    /// Where it was first touched. Not there yet: opening with it is refused.
+    /// At the node whose process touched it first; others reach it there. Whoever touches it next gets it when it was thrown out.
     FirstTouch,
+}
+
+impl Placement {
+    /// As settings and hints call it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Placement::Home => "home",
+            Placement::FirstTouch => "first-touch",
+        }
+    }
+}
+
+impl FromStr for Placement {
+    type Err = Error;
+
+    fn from_str(word: &str) -> Result<Placement> {
+        [Placement::Home, Placement::FirstTouch]
+            .into_iter()
+            .find(|placement| placement.word() == word.trim())
+            .ok_or_else(|| Error::Setup(format!("placement `{word}`: it is `home` or `first-touch`")))
+    }
 }
 
 /// Options of [`crate::open_shared`]; all members of the group must say the same.
@@ -48,6 +71,10 @@ pub struct SharedOptions {
     /// Whether byte-range locks surround each access to the plain file, for file systems whose own client caches do not see each other's
     /// writes. `None`: on NFS, SMB and 9P.
     pub noncoherent: Option<bool>,
+    /// Whether the members of a group on one node read and write the plain file themselves, through the kernel's cache, instead of keeping
+    /// blocks of it. `None`: on file systems of that node (ext4, XFS, btrfs, tmpfs). Between several nodes, and where `noncoherent` is in
+    /// force, it says nothing.
+    pub direct: Option<bool>,
 }
 
 impl Default for SharedOptions {
@@ -64,6 +91,7 @@ impl Default for SharedOptions {
             stripe_bytes: None,
             placement: Placement::Home,
             noncoherent: None,
+            direct: None,
         }
     }
 }
@@ -86,9 +114,6 @@ impl SharedOptions {
         let divides = |stripe: u64| self.block_bytes.is_some_and(|block| stripe.is_multiple_of(block));
         if self.stripe_bytes.is_some_and(|bytes| !is_size(bytes) || !divides(bytes)) {
             return refuse(Code::Invalid, "a stripe is a multiple of the block, which must be set with it");
-        }
-        if self.placement == Placement::FirstTouch {
-            return refuse(Code::Unsupported, "placement first-touch is not supported: use home");
         }
         Ok(())
     }
@@ -128,21 +153,23 @@ fn parse(text: &str) -> Result<Option<SharedOptions>> {
             "block" => options.block_bytes = Some(size()?),
             "stripe" => options.stripe_bytes = Some(size()?),
             "placement" => {
-                options.placement = match value.trim() {
-                    "home" => Placement::Home,
-                    "first-touch" => Placement::FirstTouch,
-                    _ => return Err(odd("it is `home` or `first-touch`")),
-                }
+                options.placement = value.parse().map_err(|_| odd("it is `home` or `first-touch`"))?;
             }
-            "noncoherent" => {
-                options.noncoherent = match value.trim() {
+            "noncoherent" | "direct" => {
+                let choice = match value.trim() {
                     "on" => Some(true),
                     "off" => Some(false),
                     "auto" => None,
                     _ => return Err(odd("it is `on`, `off` or `auto`")),
-                }
+                };
+                *(if key.trim() == "direct" { &mut options.direct } else { &mut options.noncoherent }) =
+                    choice;
             }
-            _ => return Err(odd("there is `cache`, `block`, `stripe`, `placement` and `noncoherent`")),
+            _ => {
+                return Err(odd(
+                    "there is `cache`, `block`, `stripe`, `placement`, `noncoherent` and `direct`",
+                ));
+            }
         }
     }
     Ok(Some(options))
@@ -157,11 +184,17 @@ mod tests {
         assert_eq!(parse("").unwrap(), None);
         assert_eq!(parse("0").unwrap(), None);
         assert_eq!(parse("1").unwrap(), Some(SharedOptions::default()));
-        let options =
-            parse("cache=1MiB, block=8KiB,stripe=64KiB,noncoherent=on,placement=home").unwrap().unwrap();
+        let options = parse("cache=1MiB, block=8KiB,stripe=64KiB,noncoherent=on,placement=home,direct=off")
+            .unwrap()
+            .unwrap();
         assert_eq!((options.cache_bytes, options.block_bytes), (1 << 20, Some(8 << 10)));
         assert_eq!((options.stripe_bytes, options.noncoherent), (Some(64 << 10), Some(true)));
-        for odd in ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "size=4KiB"] {
+        assert_eq!(options.direct, Some(false));
+        let first = parse("placement=first-touch").unwrap().unwrap();
+        assert_eq!(first.placement, Placement::FirstTouch);
+        for odd in
+            ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "direct=maybe", "size=4KiB"]
+        {
             let error = parse(odd).unwrap_err().to_string();
             assert!(error.contains(CACHE_VARIABLE) && error.contains(odd), "{error}");
         }
@@ -179,7 +212,6 @@ mod tests {
                 stripe_bytes: Some(12 << 10),
                 ..SharedOptions::default()
             },
-            SharedOptions { placement: Placement::FirstTouch, ..SharedOptions::default() },
         ];
         for options in wrong {
             let error = options.check(Path::new("/some/file")).unwrap_err();

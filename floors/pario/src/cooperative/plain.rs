@@ -18,6 +18,8 @@ use crate::error::Result;
 
 /// File systems whose clients' caches do not see each other's writes at once: NFS, SMB (three numbers), 9P.
 const NONCOHERENT: [u64; 5] = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997];
+/// File systems of one machine, whose files are cached once, by its kernel: ext2 to 4, XFS, btrfs, tmpfs, f2fs, and layers above them.
+const LOCAL: [u64; 6] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010, 0x794c_7630];
 /// Inode numbers of FUSE file systems may differ from node to node.
 const FUSE: u64 = 0x6573_5546;
 
@@ -77,6 +79,8 @@ impl Opened {
             block_bytes,
             stripe_bytes: options.stripe_of(block_bytes),
             locks: options.noncoherent.unwrap_or_else(|| NONCOHERENT.contains(&self.kind)),
+            first_touch: false,
+            direct: options.direct.unwrap_or_else(|| LOCAL.contains(&self.kind)),
             mode: metadata.mode() & 0o7777,
             owner: (metadata.uid(), metadata.gid()),
             modified_ns: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),

@@ -18,6 +18,7 @@ use pario_server::{Connect, NamesSpec, SchedulerSpec, Server, ServerSpec};
 use pario_sys::process::fork_generation;
 use serde::{Deserialize, Serialize};
 
+use super::companions::Others;
 use super::options::SharedOptions;
 use super::{Cooperation, Own, Role};
 use crate::client::{Application, Mount, MountSpec, Way};
@@ -108,7 +109,7 @@ fn make(group: &Arc<dyn Group>, role: Role, options: &SharedOptions, one_host: b
     }
     let application = Application::own();
     group.agree(application.as_ref().map(|_| ()).map_err(Clone::clone))?;
-    let mount = Mount::new(MountSpec {
+    let spec = MountSpec {
         name: NAME.into(),
         partition: PartitionId(seed.id),
         way: Way { secret: Secret(seed.secret), connect },
@@ -118,7 +119,12 @@ fn make(group: &Arc<dyn Group>, role: Role, options: &SharedOptions, one_host: b
         method: crate::partition::choices::Method::Auto,
         tied: None,
         application: application?,
-    });
+    };
+    if let Some(own) = &own {
+        let others = Others::new(Mount::new(spec.clone()), aggregators.clone());
+        own.store.set_companions(Arc::new(others));
+    }
+    let mount = Mount::new(spec);
     mount.serve_plain_files();
     Ok(Cooperation { id: PartitionId(seed.id), role, aggregators, mount, own, open: Mutex::default() })
 }
@@ -159,8 +165,9 @@ fn start(
         secret: Secret(seed.secret),
         store: Arc::<SharedFileStore>::clone(&store),
         volatile: true,
-        lends: false,
-        lends_writing: false,
+        // Which files it lends is the store's affair.
+        lends: servers == 1,
+        lends_writing: servers == 1,
         names: (index == ServerIndex::MANAGER).then(names),
         outbox_bytes: OUTBOX_BYTES_DEFAULT as u64,
         transfer_bytes: 1 << 20,

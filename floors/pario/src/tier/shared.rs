@@ -152,7 +152,7 @@ impl Shared {
     pub(super) fn make_room(&self, block_bytes: u64) {
         let rest = self.limit_with(block_bytes) - block_bytes;
         for _ in 0..TRIES_MAX {
-            if lock(&self.ledger).shrink_to(rest) || !self.stage_oldest() {
+            if lock(&self.ledger).shrink_to(rest, |_| ()) || !self.stage_oldest() {
                 return;
             }
         }
@@ -164,7 +164,7 @@ impl Shared {
         if ledger.find(key).is_none() {
             // If there are not enough of them, whoever came here has looked for room before.
             let bytes = block_bytes as u64;
-            ledger.shrink_to(self.limit_with(bytes) - bytes);
+            ledger.shrink_to(self.limit_with(bytes) - bytes, |_| ());
         }
         ledger.pin(key, block_bytes)
     }

@@ -122,6 +122,12 @@ impl OpenFile {
             return Ok(false);
         }
         Ok(match (phase, kind) {
+            (Phase::Exclusive {} | Phase::Write {}, Kind::Write) if self.placed.is_some() => {
+                // At its owner a block is written at once, and nothing larger.
+                let block = self.placed.unwrap_or(1);
+                let transfer = self.mount.transfer_bytes(self.layout.locate(0).0)? as u64;
+                range.start / block != (range.end - 1) / block || transfer < range.end - range.start
+            }
             (Phase::Exclusive {} | Phase::Read {}, _) | (Phase::Write {}, Kind::Read) => false,
             (Phase::Write {}, Kind::Write) => {
                 let mut pieces = self.layout.pieces(range.clone());

@@ -17,7 +17,8 @@ impl Mount {
         if !connection.shares_memory() {
             return self.transfer_bytes(server);
         }
-        match connection.welcome().lends_writing {
+        // Which plain files a cooperative cache lends is known only when it was asked.
+        match connection.welcome().lends_writing && !self.serves_plain_files() {
             true => Ok(usize::MAX),
             false => Ok(self.outbox()?.record_bytes_max()),
         }

@@ -1,0 +1,58 @@
+//! The other servers of a group, as the server in this process reaches them for blocks that have no fixed place.
+//!
+//! Never: uses the connections of the process's own files. Always: an error about a server that is gone names the rank that ran it.
+
+use std::sync::Arc;
+
+use pario_core::{Code, Fault, ServerIndex};
+use pario_server::store::{Claim, Companions, GiveBack, Grant, Visit};
+use pario_sys::Piece;
+
+use crate::client::Mount;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Others {
+    mount: Arc<Mount>,
+    /// Ranks whose processes serve, in the order of servers.
+    ranks: Vec<usize>,
+}
+
+impl Others {
+    pub(super) fn new(mount: Arc<Mount>, ranks: Vec<usize>) -> Others {
+        Others { mount, ranks }
+    }
+
+    fn name(&self, server: ServerIndex, fault: Fault) -> Fault {
+        if fault.code != Code::Unreachable {
+            return fault;
+        }
+        match self.ranks.get(server.at()) {
+            Some(rank) => Fault::new(fault.code, format!("the cache of rank {rank} is gone: {}", fault.text)),
+            None => fault,
+        }
+    }
+}
+
+impl Companions for Others {
+    fn claim(&self, home: ServerIndex, claim: &Claim) -> Result<Vec<Grant>, Fault> {
+        self.mount.claim(home, claim).map_err(|fault| self.name(home, fault))
+    }
+
+    fn give_back(&self, home: ServerIndex, back: &GiveBack) -> Result<(), Fault> {
+        self.mount.give_back(home, back).map_err(|fault| self.name(home, fault))
+    }
+
+    fn read(&self, owner: ServerIndex, visit: Visit, target: &mut [u8]) -> Result<bool, Fault> {
+        self.mount.visit_read(owner, visit, target).map_err(|fault| self.name(owner, fault))
+    }
+
+    fn write(&self, owner: ServerIndex, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, Fault> {
+        self.mount.visit_write(owner, visit, pieces).map_err(|fault| self.name(owner, fault))
+    }
+
+    fn describe(&self, server: ServerIndex) -> String {
+        let rank = self.ranks.get(server.at());
+        rank.map_or_else(|| format!("server {server}"), |rank| format!("the cache of rank {rank}"))
+    }
+}

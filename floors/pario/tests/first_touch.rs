@@ -1,0 +1,295 @@
+//! Placement by first touch: where blocks are, what it costs to reach them, that they move when they are thrown out, and that nothing waits
+//! in circles.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use common::stage::until;
+use common::{Chance, difference, pattern};
+use pario::core::Code;
+use pario::group::{Group, threads_on};
+use pario::{CacheStats, GroupFile, Placement, SharedOptions, open_shared};
+
+const BLOCK: u64 = 4096;
+
+fn options(cache_blocks: u64) -> SharedOptions {
+    SharedOptions {
+        create: true,
+        cache_bytes: cache_blocks * BLOCK,
+        block_bytes: Some(BLOCK),
+        stripe_bytes: Some(BLOCK),
+        placement: Placement::FirstTouch,
+        ..SharedOptions::default()
+    }
+}
+
+/// Runs every member of a group of threads on these nodes.
+fn with_group<T: Send>(nodes: &[usize], work: impl Fn(Arc<dyn Group>) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let run = |group: Arc<dyn Group>| {
+            scope.spawn(move || {
+                let result = work(Arc::clone(&group));
+                group.leave();
+                result
+            })
+        };
+        let members: Vec<_> = threads_on(nodes).into_iter().map(run).collect();
+        members.into_iter().map(|member| member.join().expect("no member panics")).collect()
+    })
+}
+
+fn path_in(dir: &tempfile::TempDir) -> PathBuf {
+    dir.path().join("plain")
+}
+
+/// What the server of this member counts; each is alone on its node.
+fn stats(file: &GroupFile) -> CacheStats {
+    file.cache_stats().expect("each is alone on its node")
+}
+
+/// Messages to other servers.
+fn messages(stats: &CacheStats) -> u64 {
+    stats.claims + stats.forwards
+}
+
+/// Reads in three pieces, the last first: nobody reads ahead of that.
+fn read_back(file: &GroupFile, at: u64, bytes: usize) -> Vec<u8> {
+    let mut found = vec![0; bytes];
+    let piece = bytes.div_ceil(3);
+    for (n, part) in found.chunks_mut(piece).enumerate().rev() {
+        assert_eq!(file.read_at(at + (n * piece) as u64, part).unwrap(), part.len());
+    }
+    found
+}
+
+#[test]
+fn blocks_lie_where_they_were_touched_and_ones_own_cost_no_message() {
+    const BLOCKS: u64 = 9;
+    for nodes in [&[0, 1][..], &[0, 1, 2, 3]] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path_in(&dir);
+        with_group(nodes, |group| {
+            let file = open_shared(&group, &path, &options(1000)).unwrap();
+            let (rank, size) = (group.rank() as u64, group.size() as u64);
+            let (at, bytes) = (rank * BLOCKS * BLOCK, usize::try_from(BLOCKS * BLOCK).unwrap());
+            file.write_at(at, &pattern(bytes, rank)).unwrap();
+            group.barrier().unwrap();
+            let first = stats(&file);
+            assert_eq!(first.cached_bytes, BLOCKS * BLOCK, "what it touched is here: {first:?}");
+            assert!(first.claims < size, "one question for each other home: {first:?}");
+            // Again and again: nobody is asked.
+            for _ in 0..5 {
+                let found = read_back(&file, at, bytes);
+                assert!(found == pattern(bytes, rank));
+                file.write_at(at, &found).unwrap();
+            }
+            let own = stats(&file);
+            assert_eq!((messages(&own), own.plain_reads), (messages(&first), 0), "{own:?}");
+            group.barrier().unwrap();
+            // A neighbour's is read at its owner, in one visit for each read, and not from the file system.
+            let next = (rank + 1) % size;
+            for _ in 0..3 {
+                assert!(read_back(&file, next * BLOCKS * BLOCK, bytes) == pattern(bytes, next));
+            }
+            group.barrier().unwrap();
+            let after = stats(&file);
+            assert_eq!(after.forwards - own.forwards, 9, "{after:?}");
+            assert_eq!(after.visits, 9, "{after:?}");
+            assert!(after.claims - own.claims <= 3 * (size - 1), "asked for once: {after:?}");
+            assert_eq!((after.plain_reads, after.plain_writes), (0, 0), "{after:?}");
+            assert_eq!(after.cached_bytes, BLOCKS * BLOCK, "one copy in all: {after:?}");
+            group.barrier().unwrap();
+            file.close().unwrap();
+        });
+        let expected: Vec<u8> = (0..nodes.len() as u64)
+            .flat_map(|rank| pattern(usize::try_from(BLOCKS * BLOCK).unwrap(), rank))
+            .collect();
+        assert!(std::fs::read(&path).unwrap() == expected);
+    }
+}
+
+#[test]
+fn a_block_that_was_thrown_out_goes_to_whoever_touches_it_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    with_group(&[0, 1], |group| {
+        let file = open_shared(&group, &path, &options(9)).unwrap();
+        let all = usize::try_from(9 * BLOCK).unwrap();
+        if group.rank() == 0 {
+            file.write_at(0, &pattern(all, 1)).unwrap();
+            // As much again: the first have to go, and are in the file when they are gone.
+            file.write_at(9 * BLOCK, &pattern(all, 2)).unwrap();
+            assert!(until(|| 9 <= stats(&file).handed_back), "{:?}", stats(&file));
+        }
+        group.barrier().unwrap();
+        if group.rank() == 1 {
+            assert!(read_back(&file, 0, all) == pattern(all, 1));
+            let before = stats(&file);
+            assert_eq!(
+                (before.forwards, before.cached_bytes),
+                (0, 9 * BLOCK),
+                "they are here now: {before:?}"
+            );
+            file.write_at(0, &pattern(all, 3)).unwrap();
+            assert_eq!(messages(&stats(&file)), messages(&before));
+        }
+        group.barrier().unwrap();
+        if group.rank() == 0 {
+            // What is remembered of them is outdated at both; the home puts it right.
+            let mut found = vec![0; all];
+            assert_eq!(file.read_at(0, &mut found).unwrap(), all);
+            assert!(found == pattern(all, 3));
+        }
+        file.close().unwrap();
+    });
+    let all = usize::try_from(9 * BLOCK).unwrap();
+    assert!(std::fs::read(&path).unwrap() == [pattern(all, 3), pattern(all, 2)].concat());
+}
+
+#[test]
+fn contiguous_writes_over_several_owners_blocks_happen_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let bytes = usize::try_from(3 * BLOCK).unwrap();
+    // Room for few: owners change all the time.
+    with_group(&[0, 1, 2, 0, 1, 2], |group| {
+        let file = open_shared(&group, &path, &options(4)).unwrap();
+        for round in 0..15u8 {
+            let at = u64::from(round % 3) * BLOCK + 100;
+            file.write_at(at, &vec![1 + round * 6 + u8::try_from(group.rank()).unwrap(); bytes]).unwrap();
+            group.barrier().unwrap();
+            let mut found = vec![0; bytes];
+            assert_eq!(file.read_at(at, &mut found).unwrap(), bytes);
+            assert!(found.iter().all(|byte| *byte == found[0]), "round {round}: one write as a whole");
+            group.barrier().unwrap();
+        }
+        file.close().unwrap();
+    });
+}
+
+/// Everybody writes its own cells of blocks that all share, into pools that hold hardly any of them, and reads them back.
+fn crowd(seed: u64, trace: &common::Trace) {
+    const CELL: usize = 64;
+    const BLOCKS: u64 = 24;
+    let mut chance = Chance::new(seed);
+    let nodes: &[usize] = chance.of(&[&[0, 1][..], &[0, 1, 2, 3], &[0, 0, 1, 1, 2]]);
+    let cache_blocks = chance.of(&[1, 2, 5, 100]);
+    trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks"));
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let cells = usize::try_from(BLOCKS * BLOCK).unwrap() / CELL / nodes.len();
+    let streams = with_group(nodes, |group| {
+        let file = open_shared(&group, &path, &options(cache_blocks)).unwrap();
+        let mut mine = Chance::new(seed ^ (group.rank() as u64 + 1) << 40);
+        let mut cell = vec![0; cells];
+        let place = |n: usize| ((n * group.size() + group.rank()) * CELL) as u64;
+        for _ in 0..150 {
+            let n = mine.index(cells);
+            if mine.once_in(3) {
+                let mut found = [0; CELL];
+                let count = file.read_at(place(n), &mut found).unwrap();
+                let expected = if cell[n] == 0 { [0; CELL].to_vec() } else { pattern(CELL, cell[n]) };
+                assert!(found[..count] == expected[..count], "cell {n} of rank {}", group.rank());
+                assert!(count == CELL || cell[n] == 0);
+            } else {
+                cell[n] = mine.next() | 1;
+                file.write_at(place(n), &pattern(CELL, cell[n])).unwrap();
+            }
+        }
+        file.close().unwrap();
+        cell
+    });
+    let mut expected = vec![0; cells * nodes.len() * CELL];
+    for (rank, cell) in streams.iter().enumerate() {
+        for (n, seed) in cell.iter().enumerate().filter(|(_, seed)| **seed != 0) {
+            let at = (n * nodes.len() + rank) * CELL;
+            expected[at..at + CELL].copy_from_slice(&pattern(CELL, *seed));
+        }
+    }
+    let mut found = std::fs::read(&path).unwrap();
+    found.resize(expected.len(), 0);
+    assert_eq!(difference(&expected, &found), None);
+}
+
+#[test]
+fn a_crowd_in_shared_blocks_loses_nothing() {
+    common::histories(12, crowd);
+}
+
+#[test]
+fn visits_in_both_directions_do_not_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    // More at once than either server has threads for.
+    let nodes: Vec<usize> = (0..24).map(|rank| rank % 2).collect();
+    with_group(&nodes, |group| {
+        let file = open_shared(&group, &path, &options(64)).unwrap();
+        let rank = group.rank() as u64;
+        file.write_at(rank * BLOCK, &pattern(4096, rank)).unwrap();
+        group.barrier().unwrap();
+        let mut found = [0; 4096];
+        for round in 0..40 {
+            // Always one of the other node's.
+            let other = (rank + 1 + 2 * round) % 24;
+            assert_eq!(file.read_at(other * BLOCK, &mut found).unwrap(), 4096);
+            assert!(found[..] == pattern(4096, other), "rank {rank} reads what {other} wrote");
+        }
+        file.close().unwrap();
+    });
+}
+
+#[test]
+fn one_file_has_one_placement_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    with_group(&[0, 1], |group| {
+        let file = open_shared(&group, &path, &options(10)).unwrap();
+        let home = SharedOptions { placement: Placement::Home, ..options(10) };
+        let error = open_shared(&group, &path, &home).unwrap_err();
+        assert_eq!(error.code(), Code::Invalid, "{error}");
+        assert!(error.to_string().contains(&path.display().to_string()), "{error}");
+        let again = open_shared(&group, &path, &options(10)).unwrap();
+        file.write_at(group.rank() as u64 * 5000, &pattern(5000, 4)).unwrap();
+        group.barrier().unwrap();
+        let mut found = vec![0; 5000];
+        again.read_at(5000 - group.rank() as u64 * 5000, &mut found).unwrap();
+        assert!(found == pattern(5000, 4));
+        file.close().unwrap();
+        again.close().unwrap();
+        // One after the other each may be.
+        let file = open_shared(&group, &path, &home).unwrap();
+        assert_eq!(file.len().unwrap(), 10_000);
+        file.close().unwrap();
+    });
+}
+
+#[test]
+fn what_was_cut_stays_cut_whoever_had_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    with_group(&[0, 1, 2], |group| {
+        let file = open_shared(&group, &path, &options(100)).unwrap();
+        let rank = group.rank() as u64;
+        for round in 0..6u64 {
+            file.write_at(rank * 10_000, &pattern(10_000, round * 10 + rank)).unwrap();
+            group.barrier().unwrap();
+            let cut = 4000 * round + 123;
+            file.set_len(cut).unwrap();
+            file.set_len(30_000).unwrap();
+            let mut found = vec![1; 30_000];
+            assert_eq!(file.read_at_all(0, &mut found).unwrap(), 30_000);
+            let mut expected: Vec<u8> = (0..3).flat_map(|rank| pattern(10_000, round * 10 + rank)).collect();
+            let cut = usize::try_from(cut).unwrap();
+            expected[cut..].fill(0);
+            assert_eq!(difference(&expected, &found), None, "round {round}");
+            group.barrier().unwrap();
+        }
+        file.close().unwrap();
+    });
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 30_000);
+}
