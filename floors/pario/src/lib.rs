@@ -51,6 +51,9 @@ pub use tier::TierStats;
 pub use pario_view as view;
 pub use pario_view::{Datatype, Elements, View};
 
+/// Byte-range locks of plain files, as programs take them that have nothing better.
+pub use pario_sys::file_lock;
+
 /// Words that appear in this interface.
 pub use pario_core as core;
 /// Messages to servers, for tools such as `pario doctor`.

@@ -14,6 +14,7 @@ use super::kernel::rank::{self as kernel_rank, KernelJob};
 use super::lock::worker::{self as lock, LockJob};
 use super::meta::names::{self, NamesJob};
 use super::sched::real::pieces::{self, PiecesJob};
+use super::sliding::worker::{self as sliding, SlidingJob};
 use crate::demo::rank::{self, RankJob};
 
 /// What a worker is told.
@@ -50,6 +51,8 @@ pub(crate) enum Job {
     ReadPieces(PiecesJob),
     /// Locks and shared pointers.
     Lock(LockJob),
+    /// Go through windows that slide.
+    Sliding(SlidingJob),
 }
 
 /// What a job came to.
@@ -95,6 +98,7 @@ impl State {
             Job::WritePieces(job) => pieces::write(self, job),
             Job::ReadPieces(job) => pieces::read(self, job),
             Job::Lock(job) => lock::run(self, job),
+            Job::Sliding(job) => sliding::run(job),
         }
     }
 

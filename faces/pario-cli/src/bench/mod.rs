@@ -27,6 +27,7 @@ mod plot;
 mod progress;
 mod report;
 pub(crate) mod sched;
+pub(crate) mod sliding;
 pub(crate) mod worker;
 
 pub(crate) use error::BenchError;

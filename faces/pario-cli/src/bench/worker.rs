@@ -28,7 +28,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Starts a fresh process that finds partitions in `registry`, with further variables in its environment.
     pub(crate) fn start(registry: &Path, variables: &[(&str, &str)]) -> Result<Worker, BenchError> {
-        Worker::spawn(registry, variables.iter().map(|(name, value)| (*name, OsStr::new(*value))))
+        Worker::spawn(None, registry, variables.iter().map(|(name, value)| (*name, OsStr::new(*value))))
     }
 
     /// The same for a member of a group.
@@ -37,17 +37,37 @@ impl Worker {
         invitation: &Invitation,
         variables: &[(&str, &str)],
     ) -> Result<Worker, BenchError> {
+        Worker::inside(None, registry, invitation, variables)
+    }
+
+    /// The same, on the host whose namespaces a process holds.
+    pub(crate) fn inside(
+        holder: Option<u32>,
+        registry: &Path,
+        invitation: &Invitation,
+        variables: &[(&str, &str)],
+    ) -> Result<Worker, BenchError> {
         let more = variables.iter().map(|(name, value)| (*name, OsStr::new(*value)));
         let invitation = invitation.variables();
-        Worker::spawn(registry, invitation.iter().map(|(name, value)| (*name, value.as_os_str())).chain(more))
+        let variables = invitation.iter().map(|(name, value)| (*name, value.as_os_str())).chain(more);
+        Worker::spawn(holder, registry, variables)
     }
 
     fn spawn<'a>(
+        holder: Option<u32>,
         registry: &Path,
         variables: impl Iterator<Item = (&'a str, &'a OsStr)>,
     ) -> Result<Worker, BenchError> {
         let program = std::env::current_exe().map_err(BenchError::when("looking for this program"))?;
-        let mut child = Command::new(program)
+        let mut command = match holder {
+            None => Command::new(program),
+            Some(pid) => {
+                let mut command = Command::new("nsenter");
+                command.args(["--target", &pid.to_string(), "--net", "--mount", "--"]).arg(program);
+                command
+            }
+        };
+        let mut child = command
             .args(["bench", "worker"])
             .env("PARIO_REGISTRY", registry)
             .envs(variables)

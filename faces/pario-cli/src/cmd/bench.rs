@@ -1,6 +1,7 @@
 //! `pario bench`: how fast it is, against what the machine does without it.
 
 mod kernel;
+mod sliding;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
 use kernel::{Asked, BtioArgs, FlashArgs, IrregularArgs, ScaleArgs, StridedArgs, SubarrayArgs, TileArgs};
+use sliding::SlidingArgs;
 
 /// Entries of the large directory of `bench meta --large`.
 const LARGE_ENTRIES: u64 = 1_000_000;
@@ -30,6 +32,7 @@ Examples:
   pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
   pario bench full                     an application beside one that writes to a server without room
   pario bench lock                     locks that are kept, shared pointers, counting together
+  pario bench sliding --hosts 4        overlapping windows: the cooperative cache, range locks, no locks
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
   pario bench mpi --quick              MPI programs on the MPI library's own I/O and on Pario
   pario bench sched --plots plots      policies of the I/O scheduler, modelled and real: figures, tables, plots
@@ -50,6 +53,8 @@ enum Kernel {
     Full(FullArgs),
     /// Locks that are kept, shared pointers, counting together: four processes on one partition
     Lock(LockArgs),
+    /// Windows that slide over what all others change: the cooperative cache on a plain file against byte-range locks
+    Sliding(SlidingArgs),
     /// Dumps of the NAS BT benchmark: diagonal multi-partitioning, a square number of processes
     Btio(BtioArgs),
     /// A dense set of two-dimensional tiles, one per process
@@ -71,6 +76,12 @@ enum Kernel {
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
+    /// A host of a benchmark
+    #[command(hide = true)]
+    Host {
+        /// The benchmark's directory
+        dir: PathBuf,
+    },
     /// Removes what a benchmark made, when it is over
     #[command(hide = true)]
     Janitor {
@@ -207,6 +218,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
         Kernel::Full(args) => show(context, bench::full::run(&full_plan(args)?)),
         Kernel::Lock(args) => show(context, bench::lock::run(&lock_plan(args)?)),
+        Kernel::Sliding(args) => sliding::show(context, args),
         Kernel::Btio(args) => show_kernel(context, &args.asked()?),
         Kernel::Tile(args) => show_kernel(context, &args.asked()?),
         Kernel::Flash(args) => show_kernel(context, &args.asked()?),
@@ -217,6 +229,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         Kernel::Sched(args) => show_sched(context, &sched_plan(args)?),
         Kernel::Mpi(args) => show_mpi(context, &mpi_plan(args)?),
         Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
+        Kernel::Host { .. } => bench::sliding::hosts::serve().map_err(CliError::failed),
         Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
     }
 }

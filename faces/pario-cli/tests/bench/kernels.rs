@@ -55,6 +55,7 @@ fn btio_shows_its_figures_for_every_scene() {
         "write_vs_two_phase",
         "limited_write_vs_two_phase",
         "compute_slowdown",
+        "atomic_vs_non_atomic",
     ];
     check_figures(&said, &promised);
     check_figures(&said, &["write_vs_memory_cold", "total_vs_pwrite_warm", "read_vs_pread_warm"]);
@@ -211,4 +212,25 @@ fn what_cannot_be_is_refused_before_anything_starts() {
         check_refused(dir.path(), arguments, naming);
     }
     check_nothing_left(dir.path());
+}
+
+#[test]
+fn the_cache_on_a_plain_file_is_compared_with_the_plain_file_alone() {
+    let promised = ["cache_total_vs_pwrite", "cache_total_vs_two_phase", "cache_read_vs_pread"];
+    let speeds = ["cache_total_mib_s_cooperative_cache", "cache_total_mib_s_pwrite"];
+    for arguments in
+        [&["btio", "--class", "S", "--dumps", "2", "--cache"][..], &["flash", "--blocks", "2", "--cache"]]
+    {
+        let said = kernel(arguments);
+        check_figures(&said, &promised);
+        check_figures(&said, &speeds);
+        assert_eq!(said["settings"]["scenes"].as_array().map(Vec::len), Some(1), "only that: {said}");
+    }
+}
+
+#[test]
+fn btio_in_atomic_mode_waits_for_no_lock() {
+    let said = kernel(&["btio", "--class", "S", "--dumps", "2", "--atomic"]);
+    check_figures(&said, &["atomic_vs_non_atomic", "atomic_read_vs_non_atomic"]);
+    check_none(&said, &["lock_waits"]);
 }

@@ -4,10 +4,10 @@ use pario::core::Size;
 
 use super::super::error::BenchError;
 use super::super::figures::{Figure, Goal};
-use super::plan::{Plan, SHORT_RUN_BYTES};
+use super::plan::{Only, Plan, SHORT_RUN_BYTES};
 use super::play::{Play, Setting};
 use super::programme::{COMMON, WRITE_VS_MEMORY, WRITE_VS_TWO_PHASE, named, shapes};
-use super::scene::{Directions, Hidden, Scene};
+use super::scene::{Directions, Hidden, Scene, Take};
 use super::shapes::{Btio, CELL_BYTES, Spec};
 use super::show::{self, Ratio, What};
 use super::side::Side;
@@ -27,11 +27,21 @@ const SHORT_RUNS: Ratio = Ratio::new("total_vs_pwrite_240", Side::Pwrite, What::
 const LIMITED: Ratio =
     Ratio::new("limited_write_vs_two_phase", Side::TwoPhasePlain, What::Write).at_least(5.0).bare();
 
+const ATOMIC: Ratio = Ratio::new("atomic_vs_non_atomic", Side::ServerDirected, What::Total)
+    .of(Side::Atomic)
+    .at_least(0.95)
+    .bare();
+const ATOMIC_READ: Ratio =
+    Ratio::new("atomic_read_vs_non_atomic", Side::ServerDirected, What::Read).of(Side::Atomic).bare();
+
 /// Plays all scenes; only those that were asked for, if something was.
 pub(super) fn btio(play: &mut Play<'_>, run_bytes: Option<u64>) -> Result<(), BenchError> {
     let Plan { compute_ms, store_limit, .. } = *play.plan;
     let (_, spec) = shapes(play.plan)?.remove(0);
     let Spec::Btio(shape) = spec else { return Ok(()) };
+    if play.plan.only == Some(Only::Atomic) {
+        return atomic(play, shape);
+    }
     if let Some(limit) = store_limit {
         return limited(play, shape, limit, compute_ms.unwrap_or(COMPUTE_MS));
     }
@@ -46,7 +56,8 @@ pub(super) fn btio(play: &mut Play<'_>, run_bytes: Option<u64>) -> Result<(), Be
     short_runs(play, shape)?;
     computing(play, shape, COMPUTE_MS)?;
     limited(play, shape, STORE_LIMIT, COMPUTE_MS)?;
-    apart(play, shape)
+    apart(play, shape)?;
+    atomic(play, shape)
 }
 
 fn base(play: &mut Play<'_>, shape: Btio, run_bytes: Option<u64>) -> Result<(), BenchError> {
@@ -123,6 +134,21 @@ fn apart(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
         let note = "sent by a process to a server inside a server-directed write call, in the second half of the steps, when they share no memory; warm";
         play.add("messages_between_nodes", Figure::of(&each, "messages"), Goal::AtMost(1.0), note);
     }
+    Ok(())
+}
+
+/// `atomic_vs_non_atomic`, `lock_waits`: ranks share no byte, so that atomic mode has nothing to keep apart.
+fn atomic(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
+    let sides = vec![Side::ServerDirected, Side::Atomic];
+    let setting = Setting { sides, is_counted: false, ..named(play, "atomic", Spec::Btio(shape)) };
+    let takes = play.scene(&setting, &[ATOMIC, ATOMIC_READ])?;
+    let waits = |take: &Take| {
+        let passes = take.write.iter().chain(&take.read);
+        show::number(passes.map(|pass| pass.count("locks")).sum())
+    };
+    let waits: Vec<f64> = takes.of(Side::Atomic).iter().map(waits).collect();
+    let note = "locks that any process had to ask for and wait for, atomic, written and read";
+    play.add("lock_waits", Figure::of(&waits, "locks"), Goal::AtMost(0.0), note);
     Ok(())
 }
 

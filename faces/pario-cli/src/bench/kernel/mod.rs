@@ -29,7 +29,7 @@ use super::error::BenchError;
 use super::figures::Figures;
 use super::report::Report;
 
-pub(crate) use plan::{Kernel, Plan};
+pub(crate) use plan::{Kernel, Only, Plan};
 pub(crate) use shapes::{Class, Flash, Tile};
 
 /// What a kernel showed.

@@ -8,8 +8,10 @@ use super::super::figures::Figures;
 use super::side::Side;
 
 /// Colours of sides, told apart also by those who see few colours (Okabe and Ito).
-const COLOURS: [&str; 8] =
-    ["#999999", "#000000", "#56b4e9", "#e69f00", "#d55e00", "#cc79a7", "#0072b2", "#009e73"];
+const COLOURS: [&str; 10] = [
+    "#999999", "#000000", "#56b4e9", "#e69f00", "#d55e00", "#cc79a7", "#0072b2", "#009e73", "#f0e442",
+    "#7f3c8d",
+];
 const HEIGHT: f64 = 420.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 70.0;

@@ -24,7 +24,18 @@ pub(crate) struct Plan {
     pub(crate) store_limit: Option<u64>,
     /// Computing before each step.
     pub(crate) compute_ms: Option<f64>,
+    /// Only one comparison instead of all.
+    pub(crate) only: Option<Only>,
     pub(crate) kernel: Kernel,
+}
+
+/// A comparison that a kernel can be asked for alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Only {
+    /// The cooperative cache on a plain file, against the plain file.
+    Cache,
+    /// Atomic mode, against none.
+    Atomic,
 }
 
 /// Which kernel, with its own options.

@@ -7,7 +7,7 @@ use super::super::figures::{Figure, Goal};
 use super::KernelReport;
 use super::btio::btio;
 use super::crew::Pass;
-use super::plan::{Kernel, Plan};
+use super::plan::{Kernel, Only, Plan};
 use super::play::{Play, Setting};
 use super::scene::Takes;
 use super::shapes::{Spec, Strided};
@@ -31,6 +31,7 @@ pub(super) const WRITE_VS_TWO_PHASE: Ratio =
 pub(super) fn run(plan: &Plan) -> Result<KernelReport, BenchError> {
     let mut play = Play::new(plan)?;
     match plan.kernel {
+        _ if plan.only == Some(Only::Cache) => cached(&mut play)?,
         Kernel::Btio { run_bytes, .. } => btio(&mut play, run_bytes)?,
         Kernel::Strided { .. } => strided(&mut play)?,
         Kernel::Irregular { seed, .. } => irregular(&mut play, seed)?,
@@ -38,6 +39,22 @@ pub(super) fn run(plan: &Plan) -> Result<KernelReport, BenchError> {
         Kernel::Tile(_) | Kernel::Flash(_) | Kernel::Subarray { .. } => all_methods(&mut play)?,
     }
     play.end()
+}
+
+/// The cooperative cache on a plain file, beside the plain file alone.
+fn cached(play: &mut Play<'_>) -> Result<(), BenchError> {
+    let against = |name, yardstick, what| Ratio::new(name, yardstick, what).of(Side::Cache).bare();
+    let ratios = [
+        against("cache_total_vs_pwrite", Side::Pwrite, What::Total),
+        against("cache_total_vs_two_phase", Side::TwoPhasePlain, What::Total),
+        against("cache_write_vs_pwrite", Side::Pwrite, What::Write),
+        against("cache_read_vs_pread", Side::Pwrite, What::Read),
+        against("cache_read_vs_two_phase", Side::TwoPhasePlain, What::Read),
+    ];
+    let (_, spec) = shapes(play.plan)?.remove(0);
+    let sides = vec![Side::Memory, Side::Pwrite, Side::Whole, Side::TwoPhasePlain, Side::Cache];
+    let setting = Setting { sides, is_counted: false, ..named(play, "cache", spec) };
+    play.scene(&setting, &ratios).map(|_| ())
 }
 
 /// All methods on every shape of the kernel.

@@ -22,6 +22,10 @@ pub(crate) enum Side {
     ServerDirected,
     /// Server-directed, by independent calls.
     Independent,
+    /// Server-directed, in atomic mode.
+    Atomic,
+    /// The cooperative cache on one plain file.
+    Cache,
 }
 
 impl Side {
@@ -49,6 +53,8 @@ impl Side {
             Side::ClientDirected => "client-directed",
             Side::ServerDirected => "server-directed",
             Side::Independent => "independent",
+            Side::Atomic => "atomic",
+            Side::Cache => "cooperative-cache",
         }
     }
 
@@ -60,10 +66,10 @@ impl Side {
     /// The method of a file of the partition; `None` for what does not go through one.
     pub(super) fn method(self) -> Option<Method> {
         match self {
-            Side::ServerDirected | Side::Independent => Some(Method::ServerDirected),
+            Side::ServerDirected | Side::Independent | Side::Atomic => Some(Method::ServerDirected),
             Side::ClientDirected => Some(Method::ClientDirected),
             Side::TwoPhase => Some(Method::TwoPhase),
-            Side::Memory | Side::Pwrite | Side::Whole | Side::TwoPhasePlain => None,
+            Side::Memory | Side::Pwrite | Side::Whole | Side::TwoPhasePlain | Side::Cache => None,
         }
     }
 

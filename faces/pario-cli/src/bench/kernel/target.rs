@@ -4,7 +4,7 @@ use std::fs::File;
 use std::ops::Range;
 
 use pario::collective::PlainMode;
-use pario::{GroupFile, Hints, View};
+use pario::{GroupFile, Hints, SharedOptions, View};
 
 use super::super::error::BenchError;
 use super::plain::{self, Image, Pace, Shared};
@@ -74,6 +74,12 @@ impl Target {
             Side::TwoPhase | Side::ClientDirected | Side::ServerDirected => {
                 Ok(Target::Collective(open_group(rank, side, purpose)?))
             }
+            Side::Atomic => {
+                let file = open_group(rank, side, purpose)?;
+                file.set_atomicity(true)?;
+                Ok(Target::Collective(file))
+            }
+            Side::Cache => Ok(Target::Collective(open_cached(rank, purpose)?)),
             Side::Independent => {
                 let call_bytes = rank.seat.spec.call_bytes().unwrap_or(rank.sight.part.step_bytes);
                 Ok(Target::Independent(open_group(rank, side, purpose)?, call_bytes))
@@ -245,6 +251,15 @@ fn open_shared(rank: &Rank, purpose: Purpose) -> Result<Shared, BenchError> {
     let part = &rank.sight.part;
     shared.file().set_view(part.displacement, &part.etype, &part.filetype)?;
     Ok(shared)
+}
+
+/// The plain file, through the cache of the ranks' own node.
+fn open_cached(rank: &Rank, purpose: Purpose) -> Result<GroupFile, BenchError> {
+    let write = purpose == Purpose::Write;
+    let options = SharedOptions { read: !write, write, create_new: write, ..SharedOptions::default() };
+    let file = pario::open_shared(&rank.group, &rank.seat.plain, &options)?;
+    file.set_view(rank.sight.part.displacement, &rank.sight.part.etype, &rank.sight.part.filetype)?;
+    Ok(file)
 }
 
 fn open_group(rank: &Rank, side: Side, purpose: Purpose) -> Result<GroupFile, BenchError> {

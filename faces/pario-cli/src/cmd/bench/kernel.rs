@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use pario::core::Size;
 
 use super::Common;
-use crate::bench::kernel::{Class, Flash, Kernel, Plan, Tile};
+use crate::bench::kernel::{Class, Flash, Kernel, Only, Plan, Tile};
 use crate::error::{CliError, Outcome};
 
 /// Seed of random gaps unless another is given.
@@ -51,6 +51,12 @@ pub(super) struct BtioArgs {
     /// Deal cells along x in runs of so many bytes [default: one run per box]
     #[arg(long, value_name = "BYTES")]
     run_bytes: Option<u64>,
+    /// Only the cooperative cache on a plain file, against the plain file alone
+    #[arg(long)]
+    cache: bool,
+    /// Only atomic mode, against none
+    #[arg(long, conflicts_with = "cache")]
+    atomic: bool,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -87,6 +93,9 @@ pub(super) struct FlashArgs {
     /// Checkpoints of 24 variables
     #[arg(long, value_name = "N", default_value_t = 1)]
     dumps: u64,
+    /// Only the cooperative cache on a plain file, against the plain file alone
+    #[arg(long)]
+    cache: bool,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -193,7 +202,7 @@ impl KernelCommon {
         given.unwrap_or(Size(if self.common.quick { quick } else { usual }))
     }
 
-    fn asked(&self, kernel: Kernel) -> Outcome<Asked> {
+    fn asked(&self, kernel: Kernel, only: Option<Only>) -> Outcome<Asked> {
         let plan = Plan {
             dir: self.common.dir.clone(),
             rounds: self.common.pairs()?,
@@ -202,6 +211,7 @@ impl KernelCommon {
             outbox: self.outbox,
             store_limit: self.store_limit.map(|rate| rate.0),
             compute_ms: self.compute.map(|millis| millis.0),
+            only,
             kernel,
         };
         plan.check().map_err(CliError::usage)?;
@@ -211,8 +221,9 @@ impl KernelCommon {
 
 impl BtioArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
-        let BtioArgs { class, dumps, run_bytes, .. } = *self;
-        self.kernel.asked(Kernel::Btio { class, dumps, run_bytes })
+        let BtioArgs { class, dumps, run_bytes, cache, atomic, .. } = *self;
+        let only = if cache { Some(Only::Cache) } else { atomic.then_some(Only::Atomic) };
+        self.kernel.asked(Kernel::Btio { class, dumps, run_bytes }, only)
     }
 }
 
@@ -220,46 +231,43 @@ impl TileArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
         let total_bytes = self.kernel.size(self.size, 1 << 30, 128 << 20).0;
         let grid = self.grid.map(|grid| grid.0);
-        self.kernel.asked(Kernel::Tile(Tile {
-            row_bytes: self.run_bytes.0,
-            total_bytes,
-            grid,
-            dumps: self.dumps,
-        }))
+        let tile = Tile { row_bytes: self.run_bytes.0, total_bytes, grid, dumps: self.dumps };
+        self.kernel.asked(Kernel::Tile(tile), None)
     }
 }
 
 impl FlashArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
-        let FlashArgs { block, guards, blocks, dumps, .. } = *self;
-        self.kernel.asked(Kernel::Flash(Flash { edge: block, guards, blocks, checkpoints: dumps }))
+        let FlashArgs { block, guards, blocks, dumps, cache, .. } = *self;
+        let flash = Kernel::Flash(Flash { edge: block, guards, blocks, checkpoints: dumps });
+        self.kernel.asked(flash, cache.then_some(Only::Cache))
     }
 }
 
 impl StridedArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
         let size = self.kernel.size(self.size, 512 << 20, 64 << 20);
-        self.kernel.asked(Kernel::Strided { run_bytes: self.run_bytes.map(|size| size.0), size })
+        self.kernel.asked(Kernel::Strided { run_bytes: self.run_bytes.map(|size| size.0), size }, None)
     }
 }
 
 impl SubarrayArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
         let SubarrayArgs { dimensions, edge, dumps, .. } = *self;
-        self.kernel.asked(Kernel::Subarray { dimensions, edge, dumps })
+        self.kernel.asked(Kernel::Subarray { dimensions, edge, dumps }, None)
     }
 }
 
 impl IrregularArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
         let IrregularArgs { extents, steps, seed, .. } = *self;
-        self.kernel.asked(Kernel::Irregular { extents, steps, seed })
+        self.kernel.asked(Kernel::Irregular { extents, steps, seed }, None)
     }
 }
 
 impl ScaleArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
         let size = self.kernel.size(self.size, 128 << 20, 16 << 20);
-        self.kernel.asked(Kernel::Scale { servers_max: self.servers_max, size })
+        self.kernel.asked(Kernel::Scale { servers_max: self.servers_max, size }, None)
     }
 }

@@ -1,0 +1,160 @@
+//! `pario bench sliding`: the sliding window, in which every process reads and changes what all others have just changed; through the
+//! cooperative cache, with byte-range locks around every access, and without locks.
+//!
+//! ```text
+//!  plan ─► scene (processes, bytes) ─► ways in turn, each in fresh processes ─► check of what was left ─► figures, plot
+//!                   └─► one node: a plain file; several hosts: a file behind shaped links (hosts, remote)
+//! ```
+//! Always: all ways work on the same file, made anew and equal before each; a wrong byte ends the benchmark.
+
+pub(crate) mod hosts;
+mod pattern;
+mod remote;
+mod scene;
+mod show;
+mod way;
+pub(crate) mod worker;
+
+use std::path::{Path, PathBuf};
+
+use pario::core::Size;
+
+use self::scene::{Scene, Stage};
+use self::show::Shown;
+use super::error::BenchError;
+use super::ground::Ground;
+use super::machine::Machine;
+use super::progress::Progress;
+use super::report::Report;
+
+/// What `bench sliding` is asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct SlidingPlan {
+    /// Where; the system's directory for temporary files if `None`.
+    pub(crate) dir: Option<PathBuf>,
+    /// Runs per figure and way.
+    pub(crate) pairs: usize,
+    /// Each is a scene of its own, with each of the sizes.
+    pub(crate) processes: Vec<u64>,
+    /// Of the file.
+    pub(crate) bytes: Vec<Size>,
+    pub(crate) page: Size,
+    pub(crate) rounds: u64,
+    pub(crate) hosts: usize,
+    /// Bits a second of each host's link.
+    pub(crate) link_bits_s: u64,
+    /// Memory of the cache on each node.
+    pub(crate) cache: Size,
+}
+
+/// Most processes of a scene.
+pub(crate) const PROCESSES_MAX: u64 = 16;
+/// Most hosts.
+pub(crate) const HOSTS_MAX: usize = 16;
+
+impl SlidingPlan {
+    /// Whether it can be done, told in one line if not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if let Some(odd) = self.processes.iter().find(|count| !(2..=PROCESSES_MAX).contains(*count)) {
+            return Err(format!("--processes {odd}: from 2 to {PROCESSES_MAX}"));
+        }
+        if self.hosts == 0 || HOSTS_MAX < self.hosts {
+            return Err(format!("--hosts {}: from 1 to {HOSTS_MAX}", self.hosts));
+        }
+        if let Some(few) = self.processes.iter().find(|count| **count < self.hosts as u64) {
+            return Err(format!("--processes {few}: at least one on each of {} hosts", self.hosts));
+        }
+        let page = self.page.0;
+        if !(4096..=64 << 20).contains(&page) || !page.is_multiple_of(4096) {
+            return Err(format!("--page {}: a multiple of 4KiB, up to 64MiB", self.page));
+        }
+        let most = self.processes.iter().max().copied().unwrap_or(PROCESSES_MAX);
+        if let Some(few) = self.bytes.iter().find(|bytes| bytes.0 < most * page) {
+            return Err(format!(
+                "--bytes {few}: at least a page of {} for each of {most} processes",
+                self.page
+            ));
+        }
+        if !(1..=1000).contains(&self.rounds) {
+            return Err(format!("--rounds {}: from 1 to 1000", self.rounds));
+        }
+        if self.link_bits_s < 1_000_000 {
+            return Err("--link: at least 1Mbit".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether it is what the promised figures are promised for.
+    fn is_promised(&self) -> bool {
+        let usual = self.processes == [4] && self.page == Size(256 << 10);
+        let far = self.hosts == 4 && self.link_bits_s == 1_000_000_000 && self.bytes == [Size(256_000_000)];
+        usual && (self.hosts == 1 || far)
+    }
+}
+
+/// What it showed.
+#[derive(Debug)]
+pub(crate) struct SlidingReport {
+    report: Report,
+    shown: Shown,
+}
+
+impl SlidingReport {
+    /// Draws the speeds of all ways into a file.
+    pub(crate) fn plot(&self, path: &Path) -> Result<(), BenchError> {
+        std::fs::write(path, self.shown.svg(&self.report.title)).map_err(BenchError::at("writing", path))
+    }
+
+    /// A table for people.
+    pub(crate) fn table(&self) -> String {
+        self.report.table()
+    }
+
+    /// One JSON object.
+    pub(crate) fn json(&self) -> String {
+        self.report.json()
+    }
+}
+
+/// Runs the benchmark; its plan must have been checked.
+pub(crate) fn run(plan: &SlidingPlan) -> Result<SlidingReport, BenchError> {
+    if 1 < plan.hosts {
+        hosts::check_machine()?;
+    }
+    let ground = Ground::new(plan.dir.as_deref())?;
+    let machine = Machine::here(ground.dir());
+    let progress = Progress::new();
+    let mut shown = Shown::new(plan);
+    for processes in &plan.processes {
+        for bytes in &plan.bytes {
+            let scene = Scene::new(plan, *processes, *bytes);
+            let stage = Stage::set(plan, &ground, &scene)?;
+            let takes = stage.play(&scene, &progress)?;
+            shown.add(&scene, &takes);
+        }
+    }
+    let settings = shown.settings(plan, ground.dir().parent());
+    ground.end()?;
+    let report = Report { title: title(plan, &shown), figures: shown.figures(), machine, settings };
+    Ok(SlidingReport { report, shown })
+}
+
+fn title(plan: &SlidingPlan, shown: &Shown) -> String {
+    let list = |words: Vec<String>| words.join(", ");
+    let processes = list(plan.processes.iter().map(ToString::to_string).collect());
+    let bytes = list(plan.bytes.iter().map(|bytes| bytes.rounded()).collect());
+    let below = match plan.hosts {
+        1 => "Below all of them: a plain file of this machine, fcntl locks".to_owned(),
+        hosts => format!(
+            "{hosts} hosts, links of {} Mbit/s. Below all of them: a plain file of one more host, over the network (FUSE without a cache; \
+             reads, writes and fcntl locks are round trips to its server)",
+            plan.link_bits_s / 1_000_000
+        ),
+    };
+    let missing = if shown.has_first_touch() { "" } else { ". Placement first-touch: not supported" };
+    format!(
+        "pario bench sliding: {processes} processes, file of {bytes}, windows of two pages of {}, {} rounds per segment; cooperative cache of {} \
+         per node, range locks and unlocked access in turn, {} times. {below}{missing}",
+        plan.page, plan.rounds, plan.cache, plan.pairs
+    )
+}
