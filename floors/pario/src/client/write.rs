@@ -195,6 +195,7 @@ impl Write<'_> {
             object: file.object(self.access.generation),
             layout: file.layout,
             view: 0,
+            moved: 0,
             offset: piece.file_offset,
             companions: file.companions(),
         };
@@ -229,6 +230,7 @@ impl Write<'_> {
                 object: file.object(self.access.generation),
                 layout: file.layout,
                 view: 0,
+                moved: 0,
                 offset: at,
                 companions: file.companions(),
             };
