@@ -28,15 +28,29 @@ const MIXED: u8 = 4;
 impl View {
     /// Its bytes; an error if they are more than may travel.
     pub fn encode(&self) -> Result<Vec<u8>, ViewError> {
+        self.encode_placed(self.displacement(), self.filetype().root.map(|root| root.at))
+    }
+
+    /// The bytes of its shape, which is the same view moved to where its first byte is the file's first, and how far it was moved:
+    /// [`View::moved`] by that brings it back. Equal accesses at different places of a file have one shape.
+    pub fn encode_shape(&self) -> Result<(Vec<u8>, u64), ViewError> {
+        let root = self.filetype().root.map_or(0, |root| root.at);
+        // File types begin at 0 or behind, and a view's displacement and bounds fit together in 63 bits.
+        let moved = self.displacement() + root.cast_unsigned();
+        let bytes = self.encode_placed(0, self.filetype().root.map(|_| 0))?;
+        Ok((bytes, moved))
+    }
+
+    fn encode_placed(&self, displacement: u64, root: Option<i64>) -> Result<Vec<u8>, ViewError> {
         let program = self.filetype();
         let mut writer = Writer::default();
         writer.put(&VERSION);
-        put(&mut writer, self.displacement());
+        put(&mut writer, displacement);
         put(&mut writer, self.etype_bytes());
         put_signed(&mut writer, self.filetype_extent());
         put(&mut writer, program.nodes.len() as u64);
-        if let Some(root) = program.root {
-            put(&mut writer, root.at.cast_unsigned());
+        if let Some(at) = root {
+            put(&mut writer, at.cast_unsigned());
         }
         for (index, node) in program.nodes.iter().enumerate() {
             put_node(&mut writer, index, node);

@@ -105,6 +105,15 @@ impl View {
         Ok(View { displacement, etype_bytes, extent, filetype, program })
     }
 
+    /// The same view further on in the file: all of it `bytes` behind where it is.
+    pub fn moved(&self, bytes: u64) -> Result<View, ViewError> {
+        let displacement = self.displacement.checked_add(bytes);
+        let displacement = displacement.filter(|place| i64::try_from(*place).is_ok());
+        let end = self.filetype.root.map_or(0, |root| root.at);
+        let displacement = displacement.ok_or(ViewError::TooFar { displacement: u64::MAX, end })?;
+        View::from_parts(displacement, self.etype_bytes, self.extent, self.filetype.clone())
+    }
+
     /// Where the first repetition of the file type stands, in bytes.
     #[must_use]
     pub fn displacement(&self) -> u64 {

@@ -72,6 +72,8 @@ calls! {
     file_call_errhandler = "PMPI_File_call_errhandler"(file: File, code: c_int);
     grequest_start = "PMPI_Grequest_start"(query: QueryFn, free: FreeFn, cancel: CancelFn, state: *mut c_void, request: *mut Request);
     grequest_complete = "PMPI_Grequest_complete"(request: Request);
+    pack = "PMPI_Pack"(from: *const c_void, count: c_int, datatype: Datatype, to: *mut c_void, to_bytes: c_int, at: *mut c_int, comm: Comm);
+    unpack = "PMPI_Unpack"(from: *const c_void, from_bytes: c_int, at: *mut c_int, to: *mut c_void, count: c_int, datatype: Datatype, comm: Comm);
     pack_external_size = "PMPI_Pack_external_size"(rep: *const c_char, count: c_int, datatype: Datatype, size: *mut Aint);
     pack_external = "PMPI_Pack_external"(rep: *const c_char, from: *const c_void, count: c_int, datatype: Datatype, to: *mut c_void, to_bytes: Aint, at: *mut Aint);
     unpack_external = "PMPI_Unpack_external"(rep: *const c_char, from: *const c_void, from_bytes: Aint, at: *mut Aint, to: *mut c_void, count: c_int, datatype: Datatype);

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pario::Datatype as Type;
 use pario_mpi::{Class, Problem, Result};
 
-use super::api::{self, Aint, Count, Offset};
+use super::api::{Aint, Count, Offset};
 use super::datatypes::{self, Native, Sizes};
+use super::external::{self, Elements, Way};
 use crate::abi::Datatype;
 
 /// Representations that a program can register.
@@ -93,11 +94,7 @@ impl Sizes for Rep {
     fn predefined(&self, datatype: Datatype) -> Result<Type> {
         let bytes = match self {
             Rep::Native | Rep::Internal => return Native.predefined(datatype),
-            Rep::External32 => {
-                let mut size: Aint = 0;
-                api::pack_external_size(c"external32".as_ptr(), 1, datatype, &raw mut size)?;
-                size
-            }
+            Rep::External32 => external::external_bytes(datatype)?,
             Rep::Registered(name, functions) => {
                 let mut extent: Aint = 0;
                 // SAFETY: the program registered this function for this use.
@@ -165,12 +162,6 @@ pub(crate) fn file_bytes(rep: &Rep, count: i64, datatype: Datatype) -> Result<us
     total.ok_or_else(|| Problem::new(Class::Count, format!("{count} elements are beyond memory")))
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Read,
-    Write,
-}
-
 fn convert(
     rep: &Rep,
     way: Way,
@@ -184,15 +175,7 @@ fn convert(
     };
     match rep {
         Rep::Native | Rep::Internal => Ok(()),
-        Rep::External32 => {
-            let bytes = file.len().cast_signed();
-            let (mut at, count) = (0, small()?);
-            let (name, file) = (c"external32".as_ptr(), file.as_mut_ptr().cast::<c_void>());
-            match way {
-                Way::Write => api::pack_external(name, buffer, count, datatype, file, bytes, &raw mut at),
-                Way::Read => api::unpack_external(name, file, bytes, &raw mut at, buffer, count, datatype),
-            }
-        }
+        Rep::External32 => external::convert(way, Elements { buffer, count, datatype }, file),
         Rep::Registered(name, functions) => {
             let function = if way == Way::Read { functions.read } else { functions.write };
             let (file, extra) = (file.as_mut_ptr().cast::<c_void>(), functions.extra);

@@ -149,6 +149,64 @@ pub(crate) fn is_predefined(datatype: Datatype) -> Result<bool> {
     Ok(Envelope::of(datatype)?.is_predefined())
 }
 
+/// Of which predefined types a datatype is made, in the order of its type map.
+#[derive(Clone, Debug)]
+pub(crate) enum Signature {
+    /// So many of one.
+    Same(u64, Datatype),
+    /// Each as often as it says, one after the other.
+    Several(Vec<(u64, Signature)>),
+}
+
+/// A datatype's signature; predefined types live as long as MPI does.
+pub(crate) fn signature(datatype: Datatype) -> Result<Signature> {
+    signature_nested(datatype, NESTING_MAX)
+}
+
+fn signature_nested(datatype: Datatype, depth: u32) -> Result<Signature> {
+    if depth == 0 || datatype == abi::datatype_null() {
+        return Err(Problem::new(Class::Type, format!("no datatype, or nested deeper than {NESTING_MAX}")));
+    }
+    let envelope = Envelope::of(datatype)?;
+    if envelope.is_predefined() {
+        return Ok(Signature::Same(1, datatype));
+    }
+    let contents = envelope.contents(datatype)?;
+    let total = size(datatype)?;
+    let mut parts = Vec::with_capacity(contents.datatypes.len());
+    let mut failed = None;
+    for (at, element) in contents.datatypes.iter().copied().enumerate() {
+        let part = signature_nested(element, depth - 1).and_then(|part| {
+            let repeat = match contents.combiner {
+                combiner::STRUCT | combiner::STRUCT_INTEGER => {
+                    let lengths = contents.numbers(1, contents.datatypes.len())?;
+                    u64::try_from(lengths[at]).unwrap_or(0)
+                }
+                // All others have one type inside, as often as its data fits into theirs.
+                _ => total.checked_div(size(element)?).unwrap_or(0),
+            };
+            Ok((repeat, part))
+        });
+        match part {
+            Ok(part) => parts.push(part),
+            Err(problem) => failed = failed.or(Some(problem)),
+        }
+        free(element)?;
+    }
+    if let Some(problem) = failed {
+        return Err(problem);
+    }
+    Ok(match parts.as_slice() {
+        [(repeat, Signature::Same(inner, leaf))] => Signature::Same(repeat * inner, *leaf),
+        _ => Signature::Several(parts),
+    })
+}
+
+/// From one element to the next, in bytes.
+pub(crate) fn spread(datatype: Datatype) -> Result<i64> {
+    extent(datatype).map(|(_, extent)| extent)
+}
+
 /// A datatype of the program's.
 pub(crate) fn decode(datatype: Datatype, sizes: &dyn Sizes) -> Result<Type> {
     decode_nested(datatype, sizes, NESTING_MAX)

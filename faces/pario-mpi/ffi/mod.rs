@@ -18,6 +18,7 @@ mod datareps;
 mod datatypes;
 mod errors;
 mod exports;
+mod external;
 mod far;
 mod info;
 mod open;

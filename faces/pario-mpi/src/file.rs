@@ -229,6 +229,17 @@ impl OpenFile {
         self.on_file(|file| Ok(i64::try_from(file.len()?).unwrap_or(i64::MAX)))
     }
 
+    /// Changes the hints that can change while a file is open; collective. Those of rank 0 count.
+    pub fn set_info(&self, read: Result<Wishes>) -> Result<()> {
+        self.line.drain()?;
+        self.on_file(|file| {
+            file.group().agree(read.as_ref().map(|_| ()).map_err(Problem::to_error))?;
+            let wishes = read?;
+            let wishes = Wishes::from_bytes(&file.group().broadcast(0, &wishes.to_bytes())?);
+            Ok(file.change_hints(&wishes.hints(file.group().size()))?)
+        })
+    }
+
     /// On stable storage, and seen by all; collective.
     pub fn sync(&self) -> Result<()> {
         self.line.drain()?;

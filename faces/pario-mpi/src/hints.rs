@@ -43,6 +43,13 @@ impl Wishes {
         }
     }
 
+    /// Of `MPI_Info` alone, for a file that is open already.
+    #[must_use]
+    pub fn of_info(mut info: Vec<(String, String)>) -> Wishes {
+        info.truncate(WISHES_MAX);
+        Wishes(info)
+    }
+
     /// As bytes, for the others.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {

@@ -231,6 +231,8 @@ encode_struct!(Lease { inode, number, phase });
 pub struct Stream {
     /// The view's number in this session; 0 is the file's own bytes.
     pub view: u32,
+    /// How far behind its place in the file the view is taken to be.
+    pub moved: u64,
     /// The file's layout.
     pub layout: Layout,
     /// Where the range starts.
@@ -238,7 +240,7 @@ pub struct Stream {
     /// How long it is, on all servers together.
     pub bytes: u64,
 }
-encode_struct!(Stream { view, layout, offset, bytes });
+encode_struct!(Stream { view, moved, layout, offset, bytes });
 
 /// What a client asks of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]

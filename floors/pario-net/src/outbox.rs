@@ -18,7 +18,7 @@ pub use record::{Concerned, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKi
 pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta, write_behind_bit};
 
 /// First word of an outbox; changes with its form, so that it is also the layout's hash.
-pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT02");
+pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT03");
 /// First word of a cursor.
 pub const CURSOR_MAGIC: u64 = u64::from_le_bytes(*b"PARCUR02");
 /// Bytes before the ring.

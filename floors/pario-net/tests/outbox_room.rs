@@ -59,7 +59,7 @@ impl Node {
         let object = ObjectId { inode: InodeId(u64::from(server)), generation: Generation(0) };
         let layout = Layout::new(1 << 20, 1, server, SERVERS).unwrap();
         self.outbox.commit(
-            RecordMeta { object, layout, view: 0, offset: 0, companions: 0 },
+            RecordMeta { object, layout, view: 0, moved: 0, offset: 0, companions: 0 },
             &[1; RECORD],
             progress,
         )

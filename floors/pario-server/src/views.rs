@@ -23,6 +23,8 @@ struct Table {
 struct Known {
     view: Arc<View>,
     id: ViewId,
+    /// It as it was moved last. Shares all lists with it.
+    moved: Option<(u64, Arc<View>)>,
 }
 
 impl Views {
@@ -44,18 +46,29 @@ impl Views {
             return Err(refused(number, "its session has too many views"));
         }
         table.memory_bytes += view.memory_bytes();
-        table.views.insert(number, Known { view: Arc::new(view), id });
+        table.views.insert(number, Known { view: Arc::new(view), id, moved: None });
         Ok(())
     }
 
-    /// A view, if it is known.
-    pub(crate) fn get(&self, session: SessionId, number: u32) -> Option<Arc<View>> {
-        self.lock().get(&session)?.views.get(&number).map(|known| Arc::clone(&known.view))
+    /// A view so many bytes further on in the file, if it is known and its first repetition lies in a file there.
+    pub(crate) fn get(&self, session: SessionId, number: u32, moved: u64) -> Option<Arc<View>> {
+        let mut tables = self.lock();
+        let known = tables.get_mut(&session)?.views.get_mut(&number)?;
+        if moved == 0 {
+            return Some(Arc::clone(&known.view));
+        }
+        if let Some((_, view)) = known.moved.as_ref().filter(|(bytes, _)| *bytes == moved) {
+            return Some(Arc::clone(view));
+        }
+        let view = Arc::new(known.view.moved(moved).ok()?);
+        known.moved = Some((moved, Arc::clone(&view)));
+        Some(view)
     }
 
     /// The same, or a fault that says so.
-    pub(crate) fn find(&self, session: SessionId, number: u32) -> Result<Arc<View>, Fault> {
-        self.get(session, number).ok_or_else(|| refused(number, "it was never made known here"))
+    pub(crate) fn find(&self, session: SessionId, number: u32, moved: u64) -> Result<Arc<View>, Fault> {
+        let found = self.get(session, number, moved);
+        found.ok_or_else(|| refused(number, "it was never made known here, or is moved beyond every file"))
     }
 
     /// A view is not used any more.
@@ -98,12 +111,17 @@ mod tests {
         views.define(session, 1, &every(4)).unwrap();
         views.define(session, 1, &every(4)).unwrap();
         assert!(views.define(session, 1, &every(5)).is_err());
-        assert!(views.get(SessionId(8), 1).is_none());
+        assert!(views.get(SessionId(8), 1, 0).is_none());
         views.forget(session, 1);
         views.define(session, 1, &every(5)).unwrap();
-        assert_eq!(views.find(session, 1).unwrap().file_offset(2), Some(10));
+        assert_eq!(views.find(session, 1, 0).unwrap().file_offset(2), Some(10));
+        for moved in [7, 100, 100, 7] {
+            assert_eq!(views.find(session, 1, moved).unwrap().file_offset(2), Some(10 + moved));
+        }
+        assert!(views.find(session, 1, i64::MAX.cast_unsigned()).is_err());
+        assert!(views.find(session, 1, u64::MAX).is_err());
         views.end(session);
-        assert!(views.find(session, 1).is_err());
+        assert!(views.find(session, 1, 0).is_err());
     }
 
     #[test]

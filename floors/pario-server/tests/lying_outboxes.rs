@@ -37,7 +37,8 @@ impl Liar {
     }
 
     fn write(&self, offset: u64, bytes: usize) -> u64 {
-        let meta = RecordMeta { object: object(77), layout: layout(), view: 0, offset, companions: 0 };
+        let meta =
+            RecordMeta { object: object(77), layout: layout(), view: 0, moved: 0, offset, companions: 0 };
         self.outbox.commit(meta, &vec![1; bytes], &patient).unwrap()
     }
 
@@ -283,6 +284,7 @@ fn liar_writes(liar: &Liar, chance: &mut Chance, attached: bool) {
         data_bytes: u32::try_from(bytes).unwrap(),
         object: object(78),
         view: 0,
+        moved: 0,
         offset,
         layout: layout(),
         concerned: pario_net::outbox::Concerned::ALL,

@@ -185,6 +185,56 @@ fn a_view_is_told_once_and_steady_writes_send_nothing() {
     file.close().unwrap();
 }
 
+/// As HDF5 writes hyperslabs: every transfer has a file type of its own, which differs from the others only in its place.
+#[test]
+fn a_box_that_is_moved_through_an_array_is_told_once() {
+    const ROWS: i64 = 400;
+    const COLUMNS: i64 = 300;
+    let partition = Partition::embed(&EmbedOptions { outbox_bytes: 8 << 20, ..small(4, 4 << 10) }).unwrap();
+    let file = open(&partition, &Alone::group(), "f");
+    let mut model = vec![0u8; usize::try_from(ROWS * COLUMNS).unwrap()];
+    let mut messages = 0;
+    for number in 0..1000 {
+        let (row, column) = (number % 40 * 10, number / 40 * 12);
+        let dimensions = [
+            SubarrayDimension { size: ROWS, subsize: 10, start: row },
+            SubarrayDimension { size: COLUMNS, subsize: 12, start: column },
+        ];
+        let of = Datatype::subarray(&dimensions, Order::C, &byte()).unwrap();
+        file.set_view(0, &byte(), &of).unwrap();
+        let data = pattern(120, number.cast_unsigned());
+        file.write_at(0, &data).unwrap();
+        for (at, line) in data.chunks(12).enumerate() {
+            let start =
+                usize::try_from(row * COLUMNS + column).unwrap() + at * usize::try_from(COLUMNS).unwrap();
+            model[start..start + 12].copy_from_slice(line);
+        }
+        if number == 99 {
+            messages = partition.counts().messages;
+        }
+    }
+    let counts = partition.counts();
+    assert_eq!(counts.views, 4, "one shape, four servers");
+    assert_eq!(counts.messages, messages, "the others sent nothing");
+    file.set_view(0, &byte(), &byte()).unwrap();
+    let mut found = vec![0; model.len()];
+    assert_eq!(file.read_at(0, &mut found).unwrap(), model.len());
+    assert!(found == model, "what was written is in its place");
+    // Read through such views too, by message and by mapping.
+    for number in (0..1000).step_by(37) {
+        let dimensions = [
+            SubarrayDimension { size: ROWS, subsize: 10, start: number % 40 * 10 },
+            SubarrayDimension { size: COLUMNS, subsize: 12, start: number / 40 * 12 },
+        ];
+        let of = Datatype::subarray(&dimensions, Order::C, &byte()).unwrap();
+        file.set_view(0, &byte(), &of).unwrap();
+        let mut found = [0; 120];
+        assert_eq!(file.read_at(0, &mut found).unwrap(), 120);
+        assert_eq!(found[..], pattern(120, number.cast_unsigned())[..], "box {number}");
+    }
+    file.close().unwrap();
+}
+
 #[test]
 fn more_views_than_a_server_keeps() {
     let partition = Partition::embed(&small(2, 64 << 10)).unwrap();

@@ -70,6 +70,29 @@ fn bytes_are_pinned() {
 }
 
 #[test]
+fn a_box_has_one_shape_wherever_it_stands() {
+    let at = |row: i64, column: i64, displacement: i64| {
+        let dimensions = [
+            SubarrayDimension { size: 100, subsize: 4, start: row },
+            SubarrayDimension { size: 50, subsize: 8, start: column },
+        ];
+        let of = Datatype::subarray(&dimensions, Order::C, &byte()).unwrap();
+        view(displacement, &of).encode_shape().unwrap()
+    };
+    let (shape, moved) = at(0, 0, 0);
+    assert_eq!((at(7, 9, 2048), moved), ((shape.clone(), 2048 + 7 * 50 + 9), 0));
+    assert_eq!(at(96, 42, 0), (shape.clone(), 96 * 50 + 42));
+    let narrower = [
+        SubarrayDimension { size: 100, subsize: 4, start: 0 },
+        SubarrayDimension { size: 50, subsize: 7, start: 0 },
+    ];
+    let narrower = Datatype::subarray(&narrower, Order::C, &byte()).unwrap();
+    assert_ne!(view(0, &narrower).encode_shape().unwrap().0, shape);
+    assert!(View::decode(&shape).unwrap().moved(u64::MAX).is_err());
+    assert!(View::decode(&shape).unwrap().moved(i64::MAX.cast_unsigned() - 100).is_err());
+}
+
+#[test]
 fn an_id_is_pinned() {
     assert_eq!(ViewId::of(&[1, 0, 1, 2, 1, 0, 0, 1]).to_string(), "20559ed5f9bb60cd1c02e6161709ef4e");
 }
@@ -148,8 +171,14 @@ proptest! {
         prop_assert_eq!(other.direction(), view.direction());
         prop_assert_eq!(other.stream_bytes(), view.stream_bytes());
         let stream = 0..4 * view.filetype_bytes();
-        prop_assert!(other.extents(stream.clone()).eq(view.extents(stream)));
+        prop_assert!(other.extents(stream.clone()).eq(view.extents(stream.clone())));
         exercise(&other);
+        let (shape, moved) = view.encode_shape().unwrap();
+        let shape = View::decode(&shape).unwrap();
+        prop_assert!(shape.stream_bytes() == 0 || shape.file_offset(0) == Some(0));
+        let back = shape.moved(moved).unwrap();
+        prop_assert_eq!(back.stream_bytes(), view.stream_bytes());
+        prop_assert!(back.extents(stream.clone()).eq(view.extents(stream)));
     }
 
     #[test]

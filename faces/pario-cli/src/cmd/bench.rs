@@ -197,6 +197,9 @@ struct MpiArgs {
     /// Bytes of each file [default: 400MB; 64MB with --quick]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
+    /// Draw plots as SVG files into this directory, with a page of all figures (figures.md)
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// A first impression: two ranks, smaller and fewer runs, no limited store
     #[arg(long)]
     quick: bool,
@@ -320,11 +323,14 @@ fn mpi_plan(args: &MpiArgs) -> Outcome<MpiPlan> {
         return Err(CliError::usage(format!("--size {size}: from 8MB to 8GB")));
     }
     let (megabytes, rounds) = (size.0 >> 20, if args.quick { 2 } else { 5 });
-    Ok(MpiPlan { dir: args.dir.clone(), kernels, ranks, megabytes, rounds, limited: !args.quick })
+    let (dir, plots) = (args.dir.clone(), args.plots.clone());
+    Ok(MpiPlan { dir, kernels, ranks, megabytes, rounds, limited: !args.quick, plots })
 }
 
 fn show_mpi(context: &Context, plan: &MpiPlan) -> Outcome {
-    let report = bench::mpi::run(plan).map_err(CliError::failed)?;
+    let report = bench::mpi::run(plan);
+    context.stop.check()?;
+    let report = report.map_err(CliError::failed)?;
     let text = if context.speech.json { report.json() } else { report.table() };
     context.line(text.trim_end())
 }

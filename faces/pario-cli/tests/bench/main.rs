@@ -2,6 +2,7 @@
 //! promised figure is there in the promised form, and that nothing stays behind, whatever ends a benchmark.
 
 mod kernels;
+mod mpi;
 mod sliding;
 
 use std::path::Path;

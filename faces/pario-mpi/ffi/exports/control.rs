@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use pario_mpi::{Class, Problem, in_force};
+use pario_mpi::{Class, Problem, Wishes, in_force};
 
 use crate::abi::{self, Comm, Datatype, File, Group, Info};
 use crate::ffi::api::{self, Aint, Count, Offset};
@@ -10,87 +10,54 @@ use crate::ffi::convert::{put, seek};
 use crate::ffi::errors::{protected, raise, serve};
 use crate::ffi::{info, open, table, views};
 
-/// See the standard.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_File_open(
-    comm: Comm,
-    name: *const c_char,
-    mode: c_int,
-    hints: Info,
-    handle: *mut File,
-) -> c_int {
-    match protected(|| open::ours_to_open(name)) {
-        Ok(Some(target)) => serve(abi::file_null(), || open::open(comm, target, mode, hints, handle)),
-        Err(problem) => raise(abi::file_null(), &problem),
-        Ok(None) => {
-            let real = real!("PMPI_File_open", fn(Comm, *const c_char, c_int, Info, *mut File) -> c_int);
-            let Some(real) = real else { return super::absent(abi::file_null(), "PMPI_File_open") };
-            // SAFETY: the program's arguments as they came, to the function that it meant.
-            unsafe { real(comm, name, mode, hints, handle) }
+named! {
+    MPI_File_open PMPI_File_open (comm: Comm, name: *const c_char, mode: c_int, hints: Info, handle: *mut File) -> c_int {
+        match protected(|| open::ours_to_open(name)) {
+            Ok(Some(target)) => serve(abi::file_null(), || open::open(comm, target, mode, hints, handle)),
+            Err(problem) => raise(abi::file_null(), &problem),
+            Ok(None) => {
+                let real = real!("PMPI_File_open", fn(Comm, *const c_char, c_int, Info, *mut File) -> c_int);
+                let Some(real) = real else { return super::absent(abi::file_null(), "PMPI_File_open") };
+                // SAFETY: the program's arguments as they came, to the function that it meant.
+                unsafe { real(comm, name, mode, hints, handle) }
+            }
         }
     }
 }
 
-/// The same under its profiling name.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn PMPI_File_open(
-    comm: Comm,
-    name: *const c_char,
-    mode: c_int,
-    hints: Info,
-    handle: *mut File,
-) -> c_int {
-    // SAFETY: the same function.
-    unsafe { MPI_File_open(comm, name, mode, hints, handle) }
-}
-
-/// See the standard.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_File_close(handle: *mut File) -> c_int {
-    // SAFETY: the program passes the address of a handle, or null by mistake.
-    let found = unsafe { handle.as_ref() }.copied().and_then(table::find);
-    let Some(file) = found else {
-        let Some(real) = real!("PMPI_File_close", fn(*mut File) -> c_int) else {
-            return super::absent(abi::file_null(), "PMPI_File_close");
+named! {
+    MPI_File_close PMPI_File_close (handle: *mut File) -> c_int {
+        // SAFETY: the program passes the address of a handle, or null by mistake.
+        let found = unsafe { handle.as_ref() }.copied().and_then(table::find);
+        let Some(file) = found else {
+            let Some(real) = real!("PMPI_File_close", fn(*mut File) -> c_int) else {
+                return super::absent(abi::file_null(), "PMPI_File_close");
+            };
+            // SAFETY: the program's argument as it came.
+            return unsafe { real(handle) };
         };
-        // SAFETY: the program's argument as it came.
-        return unsafe { real(handle) };
-    };
-    file.file.served().note("close");
-    // Its own handler may be asked as long as the handle lives; afterwards the default one.
-    match protected(|| open::close(handle, &file)) {
-        Ok(()) => 0,
-        Err(problem) => raise(abi::file_null(), &problem),
-    }
-}
-
-/// The same under its profiling name.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn PMPI_File_close(handle: *mut File) -> c_int {
-    // SAFETY: the same function.
-    unsafe { MPI_File_close(handle) }
-}
-
-/// See the standard.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_File_delete(name: *const c_char, hints: Info) -> c_int {
-    match protected(|| open::ours(name)) {
-        Ok(Some(target)) => serve(abi::file_null(), || open::delete(&target)),
-        Err(problem) => raise(abi::file_null(), &problem),
-        Ok(None) => {
-            let real = real!("PMPI_File_delete", fn(*const c_char, Info) -> c_int);
-            let Some(real) = real else { return super::absent(abi::file_null(), "PMPI_File_delete") };
-            // SAFETY: the program's arguments as they came.
-            unsafe { real(name, hints) }
+        file.file.served().note("close");
+        // Its own handler may be asked as long as the handle lives; afterwards the default one.
+        match protected(|| open::close(handle, &file)) {
+            Ok(()) => 0,
+            Err(problem) => raise(abi::file_null(), &problem),
         }
     }
 }
 
-/// The same under its profiling name.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn PMPI_File_delete(name: *const c_char, hints: Info) -> c_int {
-    // SAFETY: the same function.
-    unsafe { MPI_File_delete(name, hints) }
+named! {
+    MPI_File_delete PMPI_File_delete (name: *const c_char, hints: Info) -> c_int {
+        match protected(|| open::ours(name)) {
+            Ok(Some(target)) => serve(abi::file_null(), || open::delete(&target)),
+            Err(problem) => raise(abi::file_null(), &problem),
+            Ok(None) => {
+                let real = real!("PMPI_File_delete", fn(*const c_char, Info) -> c_int);
+                let Some(real) = real else { return super::absent(abi::file_null(), "PMPI_File_delete") };
+                // SAFETY: the program's arguments as they came.
+                unsafe { real(name, hints) }
+            }
+        }
+    }
 }
 
 served! {
@@ -104,8 +71,9 @@ served! {
         put(group, made)
     };
     MPI_File_get_amode PMPI_File_get_amode "get_amode" (mode: *mut c_int) |file| put(mode, file.mode);
-    // What could be set after open is set for good.
-    MPI_File_set_info PMPI_File_set_info "set_info" (hints: Info) |_file| info::pairs(hints).map(|_| ());
+    MPI_File_set_info PMPI_File_set_info "set_info" (hints: Info) |opened| {
+        opened.file.set_info(info::pairs(hints).map(Wishes::of_info))
+    };
     MPI_File_get_info PMPI_File_get_info "get_info" (hints: *mut Info) |file| {
         let pairs = file.file.on_file(|file| Ok(in_force(file)))?;
         put(hints, info::make(&pairs)?)

@@ -10,19 +10,12 @@ use crate::ffi::errors::serve;
 /// Functions that the MPI library serves for every handle: `NAME PNAME (arguments) -> result, if there is none`.
 macro_rules! passed_on {
     ($($name:ident $pname:ident ($($arg:ident: $ty:ty),*) -> $ret:ty, $without:expr;)*) => { $(
-        /// See the standard.
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            let Some(real) = real!(stringify!($pname), fn($($ty),*) -> $ret) else { return $without };
-            // SAFETY: the program's arguments as they came, to the function that it meant.
-            unsafe { real($($arg),*) }
-        }
-
-        /// The same under its profiling name.
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $pname($($arg: $ty),*) -> $ret {
-            // SAFETY: the same function.
-            unsafe { $name($($arg),*) }
+        named! {
+            $name $pname ($($arg: $ty),*) -> $ret {
+                let Some(real) = real!(stringify!($pname), fn($($ty),*) -> $ret) else { return $without };
+                // SAFETY: the program's arguments as they came, to the function that it meant.
+                unsafe { real($($arg),*) }
+            }
         }
     )* };
 }
@@ -42,69 +35,32 @@ passed_on! {
         super::absent(file, "PMPI_File_call_errhandler");
 }
 
-/// See the standard. The MPI library learns of it too, for its own files.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_Register_datarep(
-    name: *const c_char,
-    read: Option<ConvertFn>,
-    write: Option<ConvertFn>,
-    extent: ExtentFn,
-    extra: *mut c_void,
-) -> c_int {
-    let code = serve(abi::file_null(), || {
-        let functions =
-            Registered { read: Convert::Small(read), write: Convert::Small(write), extent, extra };
-        register(&text(name, "a data representation")?, functions)
-    });
-    type Function = Option<ConvertFn>;
-    let real =
-        real!("PMPI_Register_datarep", fn(*const c_char, Function, Function, ExtentFn, *mut c_void) -> c_int);
-    if let Some(real) = real.filter(|_| code == 0) {
-        // A library that has no registered representations says so when a file of its own wants one.
-        // SAFETY: the program's arguments as they came.
-        let _ = unsafe { real(name, read, write, extent, extra) };
+// The MPI library learns of it too, for its own files.
+named! {
+    MPI_Register_datarep PMPI_Register_datarep (name: *const c_char, read: Option<ConvertFn>, write: Option<ConvertFn>, extent: ExtentFn, extra: *mut c_void) -> c_int {
+        let code = serve(abi::file_null(), || {
+            let functions =
+                Registered { read: Convert::Small(read), write: Convert::Small(write), extent, extra };
+            register(&text(name, "a data representation")?, functions)
+        });
+        type Function = Option<ConvertFn>;
+        let real =
+            real!("PMPI_Register_datarep", fn(*const c_char, Function, Function, ExtentFn, *mut c_void) -> c_int);
+        if let Some(real) = real.filter(|_| code == 0) {
+            // A library that has no registered representations says so when a file of its own wants one.
+            // SAFETY: the program's arguments as they came.
+            let _ = unsafe { real(name, read, write, extent, extra) };
+        }
+        code
     }
-    code
 }
 
-/// The same under its profiling name.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn PMPI_Register_datarep(
-    name: *const c_char,
-    read: Option<ConvertFn>,
-    write: Option<ConvertFn>,
-    extent: ExtentFn,
-    extra: *mut c_void,
-) -> c_int {
-    // SAFETY: the same function.
-    unsafe { MPI_Register_datarep(name, read, write, extent, extra) }
-}
-
-/// See the standard.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn MPI_Register_datarep_c(
-    name: *const c_char,
-    read: Option<ConvertLargeFn>,
-    write: Option<ConvertLargeFn>,
-    extent: ExtentFn,
-    extra: *mut c_void,
-) -> c_int {
-    serve(abi::file_null(), || {
-        let functions =
-            Registered { read: Convert::Large(read), write: Convert::Large(write), extent, extra };
-        register(&text(name, "a data representation")?, functions)
-    })
-}
-
-/// The same under its profiling name.
-#[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn PMPI_Register_datarep_c(
-    name: *const c_char,
-    read: Option<ConvertLargeFn>,
-    write: Option<ConvertLargeFn>,
-    extent: ExtentFn,
-    extra: *mut c_void,
-) -> c_int {
-    // SAFETY: the same function.
-    unsafe { MPI_Register_datarep_c(name, read, write, extent, extra) }
+named! {
+    MPI_Register_datarep_c PMPI_Register_datarep_c (name: *const c_char, read: Option<ConvertLargeFn>, write: Option<ConvertLargeFn>, extent: ExtentFn, extra: *mut c_void) -> c_int {
+        serve(abi::file_null(), || {
+            let functions =
+                Registered { read: Convert::Large(read), write: Convert::Large(write), extent, extra };
+            register(&text(name, "a data representation")?, functions)
+        })
+    }
 }

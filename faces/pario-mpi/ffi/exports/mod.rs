@@ -9,27 +9,42 @@ use pario_mpi::{Class, Problem};
 use super::errors;
 use crate::abi::File;
 
+/// A function under its own name and its profiling name, which Fortran bindings and profilers call. Neither calls the other: a profiler
+/// that is preloaded in front has the first name, and would be called back for ever.
+macro_rules! named {
+    ($name:ident $pname:ident ($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
+        const _: () = {
+            unsafe fn both($($arg: $ty),*) -> $ret $body
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+                // SAFETY: what the program passes, as it came.
+                unsafe { both($($arg),*) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $pname($($arg: $ty),*) -> $ret {
+                // SAFETY: the same.
+                unsafe { both($($arg),*) }
+            }
+        };
+    };
+}
+
 /// Functions on a file that is open: `NAME PNAME "call" (arguments) |file| what to do`.
 macro_rules! served {
     ($($name:ident $pname:ident $call:literal ($($arg:ident: $ty:ty),*) |$file:ident| $work:expr;)*) => { $(
-        /// See the standard.
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $name(fh: $crate::abi::File $(, $arg: $ty)*) -> std::ffi::c_int {
-            let Some($file) = $crate::ffi::table::find(fh) else {
-                let real = real!(stringify!($pname), fn($crate::abi::File $(, $ty)*) -> std::ffi::c_int);
-                let Some(real) = real else { return $crate::ffi::exports::absent(fh, stringify!($pname)) };
-                // SAFETY: the program's arguments as they came, to the function that it meant.
-                return unsafe { real(fh $(, $arg)*) };
-            };
-            $file.file.served().note($call);
-            $crate::ffi::errors::serve(fh, || $work)
-        }
-
-        /// The same under its profiling name, which Fortran bindings call.
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C" fn $pname(fh: $crate::abi::File $(, $arg: $ty)*) -> std::ffi::c_int {
-            // SAFETY: the same function.
-            unsafe { $name(fh $(, $arg)*) }
+        named! {
+            $name $pname (fh: $crate::abi::File $(, $arg: $ty)*) -> std::ffi::c_int {
+                let Some($file) = $crate::ffi::table::find(fh) else {
+                    let real = real!(stringify!($pname), fn($crate::abi::File $(, $ty)*) -> std::ffi::c_int);
+                    let Some(real) = real else { return $crate::ffi::exports::absent(fh, stringify!($pname)) };
+                    // SAFETY: the program's arguments as they came, to the function that it meant.
+                    return unsafe { real(fh $(, $arg)*) };
+                };
+                $file.file.served().note($call);
+                $crate::ffi::errors::serve(fh, || $work)
+            }
         }
     )* };
 }

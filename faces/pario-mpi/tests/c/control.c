@@ -154,6 +154,45 @@ static void hints(void)
     OK(MPI_File_close(&file));
 }
 
+/* Hints that can change while a file is open do, for all, and what is in force is told. */
+static void changed_hints(void)
+{
+    MPI_Info info;
+    char value[MPI_MAX_INFO_VAL + 1];
+    int flag, wrote[64], found[64];
+    const char *methods[] = {"two-phase", "server-directed"};
+    MPI_File file = open_file(MPI_COMM_WORLD, "changed", NEW);
+    for (int at = 0; at < 2; at++) {
+        MPI_Info_create(&info);
+        /* Those of rank 0 count. */
+        MPI_Info_set(info, "pario_method", rank == 0 ? methods[at] : "auto");
+        MPI_Info_set(info, "cb_buffer_size", "1048576");
+        MPI_Info_set(info, "cb_nodes", "1");
+        MPI_Info_set(info, "striping_unit", "12288");
+        OK(MPI_File_set_info(file, info));
+        MPI_Info_free(&info);
+        OK(MPI_File_get_info(file, &info));
+        MPI_Info_get(info, "pario_method", MPI_MAX_INFO_VAL, value, &flag);
+        CHECK(flag && strcmp(value, methods[at]) == 0);
+        MPI_Info_get(info, "romio_cb_write", MPI_MAX_INFO_VAL, value, &flag);
+        CHECK(flag && strcmp(value, at == 0 ? "enable" : "disable") == 0);
+        MPI_Info_get(info, "cb_buffer_size", MPI_MAX_INFO_VAL, value, &flag);
+        CHECK(at == 0 ? flag && atoi(value) == 1048576 : !flag);
+        MPI_Info_get(info, "cb_nodes", MPI_MAX_INFO_VAL, value, &flag);
+        CHECK(at == 0 ? flag && atoi(value) == 1 : !flag);
+        MPI_Info_get(info, "striping_unit", MPI_MAX_INFO_VAL, value, &flag);
+        CHECK(flag && atoi(value) != 12288); /* that is for files that are made */
+        MPI_Info_free(&info);
+        for (int cell = 0; cell < 64; cell++)
+            wrote[cell] = 1000 * at + 100 * rank + cell, found[cell] = -1;
+        OK(MPI_File_write_at_all(file, (MPI_Offset) rank * 256, wrote, 64, MPI_INT, MPI_STATUS_IGNORE));
+        OK(MPI_File_read_at_all(file, (MPI_Offset) rank * 256, found, 64, MPI_INT, MPI_STATUS_IGNORE));
+        CHECK(memcmp(found, wrote, sizeof wrote) == 0);
+    }
+    OK(MPI_File_set_info(file, MPI_INFO_NULL));
+    OK(MPI_File_close(&file));
+}
+
 static int handled;
 static void handler(MPI_File *file, int *code, ...)
 {
@@ -236,6 +275,7 @@ int main(int argc, char **argv)
     sizes();
     groups();
     hints();
+    changed_hints();
     handlers();
     others(argv[2]);
     /* Never closed: MPI_Finalize gives it to the servers. */

@@ -63,6 +63,46 @@ static void servers(const char *sign)
     CHECK(file == MPI_FILE_NULL);
 }
 
+/* The stores have less room than is written: every rank is told, by a write or at the latest by sync and close, and why. */
+static void full(void)
+{
+    enum { WRITES = 40 };
+    char text[MPI_MAX_ERROR_STRING];
+    int told = 0, length, class, codes[WRITES + 2];
+    MPI_File file = open_file(MPI_COMM_WORLD, "full", NEW);
+    MPI_Datatype piece, pieces;
+    /* Pieces dealt to the ranks in turn: views, not ranges. */
+    MPI_Type_contiguous(4096, MPI_BYTE, &piece);
+    MPI_Type_create_resized(piece, 0, 4096 * size, &pieces);
+    MPI_Type_commit(&pieces);
+    OK(MPI_File_set_view(file, 4096 * rank, MPI_BYTE, pieces, "native", MPI_INFO_NULL));
+    memset(data, 'f', BYTES);
+    for (int at = 0; at < WRITES; at++)
+        codes[at] = MPI_File_write_at_all(file, (MPI_Offset) at * BYTES, data, BYTES, MPI_BYTE, MPI_STATUS_IGNORE);
+    codes[WRITES] = MPI_File_sync(file);
+    codes[WRITES + 1] = MPI_File_close(&file);
+    CHECK(file == MPI_FILE_NULL);
+    for (int at = 0; at < WRITES + 2; at++) {
+        if (codes[at] == MPI_SUCCESS)
+            continue;
+        FAILS(codes[at], MPI_ERR_NO_SPACE);
+        MPI_Error_class(codes[at], &class);
+        told += class == MPI_ERR_NO_SPACE;
+        MPI_Error_string(codes[at], text, &length);
+        CHECK(strstr(text, "server 1 is full") != NULL);
+    }
+    CHECK(told > 0);
+    /* The others can be worked with, and room that was made is used. */
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        OK(MPI_File_delete(name_of("full"), MPI_INFO_NULL));
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Type_free(&piece);
+    MPI_Type_free(&pieces);
+    if (rank == 0)
+        fprintf(stderr, "told %d times, the last time: %s\n", told, text);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -70,6 +110,8 @@ int main(int argc, char **argv)
         killed();
     else if (strcmp(argv[3], "forked") == 0)
         forked();
+    else if (strcmp(argv[3], "full") == 0)
+        full();
     else
         servers(argv[4]);
     return end();

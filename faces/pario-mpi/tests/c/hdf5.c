@@ -1,5 +1,6 @@
 /* Parallel HDF5 on MPI-IO: rows of a matrix dealt to ranks in slabs, written and read collectively and independently, on Pario
-   and on a plain file; both files hold the same. argv: Pario's files, a plain directory, slabs. */
+   and on a plain file; both files hold the same. argv: Pario's files, a plain directory, slabs; with "boxes" behind them boxes that are
+   no rows are written, on Pario only, as many as slabs. */
 #include "suite.h"
 #include <hdf5.h>
 
@@ -84,9 +85,45 @@ static void compare(const char *one, const char *other)
     free(bytes[1]);
 }
 
+/* Boxes of four rows and four columns, each written by a call of its own: their file types differ in their places only. */
+static void boxes(const char *name, int count)
+{
+    enum { ACROSS = COLUMNS / 4 };
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS), plist = H5Pcreate(H5P_DATASET_XFER);
+    H5Pset_fapl_mpio(access, MPI_COMM_WORLD, MPI_INFO_NULL);
+    H5Pset_dxpl_mpio(plist, H5FD_MPIO_COLLECTIVE);
+    hid_t made = H5Fcreate(name, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    hsize_t rows[] = {(hsize_t) (1 + 1000 * size / ACROSS) * 4, COLUMNS}, part[] = {4, 4};
+    hid_t space = H5Screate_simple(2, rows, NULL), memory = H5Screate_simple(2, part, NULL);
+    hid_t set = H5Dcreate2(made, "boxes", H5T_NATIVE_INT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    int data[16];
+    for (int writing = 1; writing >= 0; writing--)
+        for (int at = 0; at < count; at++) {
+            int number = at * size + rank, differing = 0;
+            hsize_t start[] = {(hsize_t) (number / ACROSS) * 4, (hsize_t) (number % ACROSS) * 4};
+            H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, part, NULL);
+            for (int cell = 0; cell < 16; cell++)
+                data[cell] = writing ? number * 16 + cell : -1;
+            if (writing)
+                CHECK(H5Dwrite(set, H5T_NATIVE_INT, memory, space, plist, data) >= 0);
+            else
+                CHECK(H5Dread(set, H5T_NATIVE_INT, memory, space, plist, data) >= 0);
+            for (int cell = 0; cell < 16; cell++)
+                differing += data[cell] != number * 16 + cell;
+            CHECK(differing == 0);
+        }
+    H5Sclose(space), H5Sclose(memory), H5Dclose(set);
+    CHECK(H5Fclose(made) >= 0);
+    H5Pclose(access), H5Pclose(plist);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
+    if (argc > 4 && strcmp(argv[4], "boxes") == 0) {
+        boxes(name_of("boxes.h5"), atoi(argv[3]));
+        return end();
+    }
     char plain[512];
     int slabs = atoi(argv[3]);
     snprintf(plain, sizeof plain, "%s/plain.h5", argv[2]);

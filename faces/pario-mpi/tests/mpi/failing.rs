@@ -1,5 +1,6 @@
 //! What goes wrong: a rank that is killed, a child of a rank, servers that die.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,6 +42,45 @@ fn what_a_killed_rank_wrote_is_staged() {
             let letter = b'a' + u8::try_from(rank).unwrap();
             assert!(part.iter().all(|byte| *byte == letter), "rank {rank} on {}", installation.name());
         }
+    }
+}
+
+/// A small file system of its own; gone when the test is.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn new(path: PathBuf, size: &str) -> Tmpfs {
+        std::fs::create_dir_all(&path).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", size, "pario-test"]).arg(&path);
+        crate::installations::output(&mut mount);
+        Tmpfs(path)
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        // A server that just ended may hold it for a moment; lazily it goes in any case.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_to_every_rank_needs_root() {
+    if !rustix::process::geteuid().is_root() || std::env::var_os("PARIO_TEST_SKIP_ROOT").is_some() {
+        eprintln!("SKIPPED, no file system can be mounted: not root");
+        return;
+    }
+    for installation in [Installation::Mpich, Installation::OpenMpi] {
+        let world = World::new(installation);
+        let (program, dir) = (program(&world), world.path("").display().to_string());
+        // The second server has no room for its half of 80 MiB; the first, which has the names, has.
+        let small = Tmpfs::new(world.path("small"), "size=16m");
+        let servers = format!("{},{}", world.path("large").display(), small.0.join("server").display());
+        let words = [program.as_str(), "pario://p/", dir.as_str(), "full"];
+        let ran = world.run_on(&servers, 2, &words);
+        assert!(ran.ok && ran.out.contains(", 0 failures"), "{}\n{}", ran.out, ran.complaints());
+        assert!(ran.err.contains("told "), "{}", ran.complaints());
     }
 }
 

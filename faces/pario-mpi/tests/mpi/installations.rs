@@ -19,14 +19,22 @@ pub(crate) enum Installation {
     Mpich5,
     /// Open MPI 5 from the Python registry.
     OpenMpi5,
+    /// Intel MPI from the Python registry, which has no compiler of its own: programs of MPICH 5 run on it.
+    Intel,
 }
 
-use Installation::{Mpich, Mpich5, OpenMpi, OpenMpi5, Standard};
+use Installation::{Intel, Mpich, Mpich5, OpenMpi, OpenMpi5, Standard};
 
 /// Those to run: one per ABI, or all.
 pub(crate) fn chosen() -> &'static [Installation] {
     match std::env::var("PARIO_TEST_MPI").as_deref() {
-        Ok("all") => &[Mpich, OpenMpi, Standard, Mpich5, OpenMpi5],
+        Ok("all") if python("impi").join("bin/mpiexec").exists() => {
+            &[Mpich, OpenMpi, Standard, Mpich5, OpenMpi5, Intel]
+        }
+        Ok("all") => {
+            eprintln!("SKIPPED: no Intel MPI; CONTRIBUTING.md says how it is installed");
+            &[Mpich, OpenMpi, Standard, Mpich5, OpenMpi5]
+        }
         Ok(_) | Err(_) => &[Mpich, OpenMpi, Standard],
     }
 }
@@ -45,9 +53,13 @@ pub(crate) fn target() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
 }
 
+fn python(name: &str) -> PathBuf {
+    target().parent().unwrap().join("mpi").join(name)
+}
+
 /// A Python environment with an MPI and mpi4py in it.
 pub(crate) fn venv(name: &str) -> PathBuf {
-    let dir = target().parent().unwrap().join("mpi").join(name);
+    let dir = python(name);
     assert!(dir.join("bin/mpiexec").exists(), "no {} (./test makes it)", dir.display());
     dir
 }
@@ -60,6 +72,7 @@ impl Installation {
             Standard => "standard",
             Mpich5 => "mpich5",
             OpenMpi5 => "openmpi5",
+            Intel => "intel",
         }
     }
 
@@ -69,6 +82,7 @@ impl Installation {
             OpenMpi => format!("/usr/bin/{word}.openmpi").into(),
             Standard | Mpich5 => venv("mpich").join("bin").join(word),
             OpenMpi5 => venv("openmpi").join("bin").join(word),
+            Intel => venv("impi").join("bin").join(word),
         }
     }
 
@@ -77,7 +91,11 @@ impl Installation {
     }
 
     pub(crate) fn compiler(self) -> PathBuf {
-        existing(self.tool(if self == Standard { "mpicc_abi" } else { "mpicc" }))
+        existing(match self {
+            Standard => self.tool("mpicc_abi"),
+            Intel => Mpich5.tool("mpicc"),
+            Mpich | OpenMpi | Mpich5 | OpenMpi5 => self.tool("mpicc"),
+        })
     }
 
     /// Only Debian's have Fortran.
@@ -94,13 +112,14 @@ impl Installation {
             Standard => venv("mpich").join("lib/libmpi_abi.so.1"),
             Mpich5 => venv("mpich").join("lib/libmpi.so.12"),
             OpenMpi5 => venv("openmpi").join("lib/libmpi.so.40"),
+            Intel => venv("impi").join("lib/libmpi.so.12"),
         })
     }
 
     /// What Pario preloads for it.
     pub(crate) fn preload(self) -> PathBuf {
         existing(target().join(match self {
-            Mpich | Mpich5 => "libpario_mpi_mpich.so",
+            Mpich | Mpich5 | Intel => "libpario_mpi_mpich.so",
             OpenMpi | OpenMpi5 => "libpario_mpi_openmpi.so",
             Standard => "libpario_mpi_abi.so",
         }))
@@ -126,6 +145,12 @@ impl Installation {
         command.envs(all.iter().copied());
         if self == OpenMpi5 {
             command.env("LD_LIBRARY_PATH", venv("openmpi").join("lib"));
+        }
+        if self == Intel {
+            let dir = venv("impi");
+            // Before the directory that the compiler noted in the program.
+            command.env("LD_LIBRARY_PATH", dir.join("lib")).env("I_MPI_ROOT", dir);
+            command.env("I_MPI_FABRICS", "shm").env_remove("FI_PROVIDER");
         }
     }
 }

@@ -18,18 +18,18 @@ fn run(installation: Installation, source: &str, options: &[&str], words: &[&str
 }
 
 /// Debian has one HDF5 per MPI.
-fn hdf5(installation: Installation, slabs: &str) -> Ran {
+fn hdf5(installation: Installation, words: &[&str]) -> Ran {
     let kind = installation.name();
     let lib = format!("/usr/lib/{}-linux-gnu/hdf5/{kind}", std::env::consts::ARCH);
     let options = [format!("-I/usr/include/hdf5/{kind}"), format!("-L{lib}"), format!("-Wl,-rpath,{lib}")];
     let options: Vec<&str> =
         options.iter().map(String::as_str).chain(["-Wl,--no-as-needed", "-lhdf5"]).collect();
-    run(installation, "hdf5", &options, &[slabs])
+    run(installation, "hdf5", &options, words)
 }
 
 #[test]
 fn hdf5_writes_the_same_on_mpich() {
-    let ran = hdf5(Installation::Mpich, "20");
+    let ran = hdf5(Installation::Mpich, &["20"]);
     assert!(
         2 * 60 <= ran.served_call("set_view") && 2 * 20 <= ran.served_call("write_at_all"),
         "{}",
@@ -39,12 +39,24 @@ fn hdf5_writes_the_same_on_mpich() {
 
 #[test]
 fn hdf5_writes_the_same_on_open_mpi() {
-    let ran = hdf5(Installation::OpenMpi, "20");
+    let ran = hdf5(Installation::OpenMpi, &["20"]);
     assert!(
         2 * 60 <= ran.served_call("set_view") && 2 * 20 <= ran.served_call("write_at_all"),
         "{}",
         ran.err
     );
+}
+
+/// HDF5 makes a file type for every transfer; boxes that differ only in their place have one shape, which is told once.
+#[test]
+fn a_thousand_hyperslabs_ship_the_view_bytes_of_one() {
+    for installation in [Installation::Mpich, Installation::OpenMpi] {
+        let one = hdf5(installation, &["1", "boxes"]);
+        let many = hdf5(installation, &["1000", "boxes"]);
+        assert!(2 * 1000 <= many.served_call("write_at_all"), "{}", many.err);
+        let (one, many) = (one.view_bytes(), many.view_bytes());
+        assert!(0 < one && many <= 2 * one, "{}: {one} bytes, then {many}", installation.name());
+    }
 }
 
 #[test]

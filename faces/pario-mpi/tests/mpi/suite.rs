@@ -90,6 +90,11 @@ fn plain_files_through_the_ranks_own_cache() {
 }
 
 #[test]
+fn the_standards_own_bytes() {
+    everywhere("external", &[], &[("set_view", 12), ("write_at_all", 7), ("iread_at", 5)]);
+}
+
+#[test]
 fn threads_of_a_rank_at_once() {
     everywhere("threads", &[], &[("iwrite_at", 2 * 200), ("read_at", 2 * 200), ("open", 5)]);
 }

@@ -58,9 +58,24 @@ impl World {
         words: &[S],
         variables: &[(&str, &str)],
     ) -> Ran {
+        self.run_all(&[&["--servers", "2"], options].concat(), ranks, words, variables)
+    }
+
+    /// The same on servers with directories of their own, separated by commas.
+    pub(crate) fn run_on<S: AsRef<OsStr>>(&self, servers: &str, ranks: usize, words: &[S]) -> Ran {
+        self.run_all(&["--servers", servers], ranks, words, &[])
+    }
+
+    fn run_all<S: AsRef<OsStr>>(
+        &self,
+        options: &[&str],
+        ranks: usize,
+        words: &[S],
+        variables: &[(&str, &str)],
+    ) -> Ran {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", SECONDS_MAX]).arg(target().join("pario"));
-        command.args(["run", "--servers", "2", "--name", "p"]).args(options).arg("--");
+        command.args(["run", "--name", "p"]).args(options).arg("--");
         command.arg(self.installation.launcher()).args(["-n", &ranks.to_string()]).args(words);
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PARIO_"))
         {
@@ -78,13 +93,18 @@ impl World {
             .current_dir(self.dir.path())
             .stdin(Stdio::null());
         self.installation.settings(&mut command);
-        let ran = command.output().expect("timeout is a tool of every system");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ran { ok: ran.status.success(), out: text(&ran.stdout), err: text(&ran.stderr) }
+        Ran::of(&mut command)
     }
 }
 
 impl Ran {
+    /// What a command said.
+    pub(crate) fn of(command: &mut Command) -> Ran {
+        let ran = command.output().expect("timeout is a tool of every system");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ran { ok: ran.status.success(), out: text(&ran.stdout), err: text(&ran.stderr) }
+    }
+
     /// File calls that Pario served, of all ranks and files. Ranks write at the same time: lines may run into each other.
     pub(crate) fn served(&self) -> u64 {
         let counts = self.err.split(": served ").skip(1);
@@ -97,6 +117,14 @@ impl Ran {
         let counts = lines.flat_map(|line| line.lines().next().unwrap_or("").split(", "));
         let number = |text: &str| text.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok();
         counts.filter_map(|entry| number(entry.strip_prefix(&format!("{call} "))?)).sum()
+    }
+
+    /// Bytes of views that were sent to servers, of all ranks and files.
+    pub(crate) fn view_bytes(&self) -> u64 {
+        let before = self.err.split(" of views, ").map(|text| text.rsplit("; ").next().unwrap_or(""));
+        let sizes: Vec<pario::core::Size> = before.filter_map(|text| text.parse().ok()).collect();
+        assert!(!sizes.is_empty(), "no report of views: {}", self.err);
+        sizes.iter().map(|size| size.0).sum()
     }
 
     /// What was said, without Pario's reports.

@@ -38,13 +38,15 @@ pub enum LockShape {
     Stream {
         /// The view's number in this session.
         view: u32,
+        /// How far behind its place in the file the view is taken to be.
+        moved: u64,
         /// Where the range starts.
         offset: u64,
         /// How long it is.
         bytes: u64,
     },
 }
-encode_enum!(LockShape { 1 => Bytes { start, end }, 2 => Stream { view, offset, bytes } });
+encode_enum!(LockShape { 1 => Bytes { start, end }, 2 => Stream { view, moved, offset, bytes } });
 
 /// How long a wish for a lock waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

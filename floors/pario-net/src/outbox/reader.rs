@@ -13,7 +13,7 @@ use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
 use pario_sys::sync::{Place, fence};
 
-use super::record::{INTENT_BYTES, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
+use super::record::{INTENT_BYTES, IntentState, MOVED_HEAD_BYTES, RECORD_HEAD_BYTES, RecordHead, RecordKind};
 use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
 };
@@ -123,8 +123,10 @@ impl OutboxReader {
         let at = OUTBOX_HEAD_BYTES + place;
         let mut bytes = [0u8; RECORD_HEAD_BYTES];
         self.segment.read(at, &mut bytes);
-        let head = RecordHead::decode(&bytes, position).map_err(lie)?;
         let to_end = self.capacity - position % self.capacity;
+        let fits = MOVED_HEAD_BYTES as u64 <= to_end.min(tail - position);
+        let moved = || fits.then(|| self.segment.load_u64(at + RECORD_HEAD_BYTES, Ordering::Relaxed));
+        let head = RecordHead::decode(&bytes, position, moved).map_err(lie)?;
         if tail - position < head.span() || to_end < head.span() {
             return Err(lie("a record longer than what was committed"));
         }
@@ -136,7 +138,7 @@ impl OutboxReader {
         if head.kind == RecordKind::Intent && head.data_bytes != INTENT_BYTES {
             return Err(lie("an intent that is none"));
         }
-        Ok(RecordView { head, data_at: at + RECORD_HEAD_BYTES })
+        Ok(RecordView { head, data_at: at + head.head_bytes() })
     }
 
     /// How long an intent's direct write is, and how far it has come.

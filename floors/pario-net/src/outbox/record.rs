@@ -6,6 +6,10 @@ use super::RECORD_ALIGN;
 
 /// Bytes of a record's head.
 pub const RECORD_HEAD_BYTES: usize = 64;
+/// Bytes of the head of a record whose view is moved: how far stands behind the others.
+pub(super) const MOVED_HEAD_BYTES: usize = 128;
+/// The word of data whose view is moved.
+const MOVED_WORD: u16 = 4;
 
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +77,8 @@ pub struct RecordHead {
     pub object: ObjectId,
     /// View that its stream offset belongs to; 0 is the file's own bytes.
     pub view: u32,
+    /// How far behind its place in the file the view is taken to be.
+    pub moved: u64,
     /// Where in the stream.
     pub offset: u64,
     /// How the file lies on the servers.
@@ -108,7 +114,13 @@ impl RecordHead {
     /// Head, data and filling.
     #[must_use]
     pub fn span(&self) -> u64 {
-        span(u64::from(self.data_bytes))
+        span(self.head_bytes(), u64::from(self.data_bytes))
+    }
+
+    /// Bytes in front of its data.
+    #[must_use]
+    pub fn head_bytes(&self) -> usize {
+        head_bytes(self.moved)
     }
 
     /// The range of its view's stream, or of the file, that its data is.
@@ -117,12 +129,14 @@ impl RecordHead {
         self.offset..self.offset + u64::from(self.data_bytes)
     }
 
-    /// Its bytes.
+    /// Its first bytes; where its view is moved, how far stands behind them.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_HEAD_BYTES] {
+        assert!(self.moved == 0 || self.kind == RecordKind::Data, "only data has a view");
+        let word = if self.moved == 0 { self.kind.word() } else { MOVED_WORD };
         let mut bytes = [0u8; RECORD_HEAD_BYTES];
         bytes[0..8].copy_from_slice(&self.position.to_le_bytes());
-        bytes[8..10].copy_from_slice(&self.kind.word().to_le_bytes());
+        bytes[8..10].copy_from_slice(&word.to_le_bytes());
         bytes[10..12].copy_from_slice(&self.companions.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.object.inode.0.to_le_bytes());
@@ -139,18 +153,28 @@ impl RecordHead {
         bytes
     }
 
-    /// Reads and checks one that claims to stand at `position`; the text says what is wrong.
-    pub fn decode(bytes: &[u8; RECORD_HEAD_BYTES], position: u64) -> Result<RecordHead, &'static str> {
+    /// Reads and checks one that claims to stand at `position`; `moved` is called for the word behind the first bytes if there is one,
+    /// and has none where the ring ends before. The text says what is wrong.
+    pub fn decode(
+        bytes: &[u8; RECORD_HEAD_BYTES],
+        position: u64,
+        moved: impl FnOnce() -> Option<u64>,
+    ) -> Result<RecordHead, &'static str> {
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().expect("2 bytes"));
         if long(0) != position {
             return Err("a record that does not know its position");
         }
-        let kind = match half(8) {
-            1 => RecordKind::Data,
-            2 => RecordKind::Pad,
-            3 => RecordKind::Intent,
+        let (kind, moved) = match half(8) {
+            1 => (RecordKind::Data, 0),
+            2 => (RecordKind::Pad, 0),
+            3 => (RecordKind::Intent, 0),
+            MOVED_WORD => match moved() {
+                Some(moved @ 1..=pario_core::limits::FILE_BYTES_MAX) => (RecordKind::Data, moved),
+                Some(_) => return Err("a view that is moved to nowhere"),
+                None => return Err("a record longer than what was committed"),
+            },
             _ => return Err("a record of unknown kind"),
         };
         let layout = Layout::new(u64::from(word(40)), half(44), half(46), half(48))
@@ -166,6 +190,7 @@ impl RecordHead {
             data_bytes,
             object: ObjectId { inode: InodeId(long(16)), generation: Generation(word(24)) },
             view: word(28),
+            moved,
             offset,
             layout,
             concerned: Concerned(long(48) >> 16),
@@ -175,8 +200,13 @@ impl RecordHead {
 }
 
 /// Bytes in the ring that a record with so much data takes.
-pub(super) fn span(data_bytes: u64) -> u64 {
-    (RECORD_HEAD_BYTES as u64 + data_bytes).next_multiple_of(RECORD_ALIGN)
+pub(super) fn span(head_bytes: usize, data_bytes: u64) -> u64 {
+    (head_bytes as u64 + data_bytes).next_multiple_of(RECORD_ALIGN)
+}
+
+/// Bytes in front of the data of a record whose view is moved so far.
+pub(super) fn head_bytes(moved: u64) -> usize {
+    if moved == 0 { RECORD_HEAD_BYTES } else { MOVED_HEAD_BYTES }
 }
 
 #[cfg(test)]
@@ -192,6 +222,7 @@ mod tests {
             data_bytes: 8192,
             object: ObjectId { inode: InodeId(7), generation: Generation(2) },
             view: 0,
+            moved: 0,
             offset: 0x10_0000,
             layout: Layout::new(1 << 20, 4, 3, 5).unwrap(),
             concerned: Concerned::of([ServerIndex(0), ServerIndex(47), ServerIndex(49)]),
@@ -205,11 +236,18 @@ mod tests {
             5, 0, 3, 0, 0, 0, 0, 0x80, 0xcd, 0xab, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(head.encode(), expected);
-        assert_eq!(RecordHead::decode(&expected, 0x1122), Ok(head));
-        assert!(RecordHead::decode(&expected, 0x1123).is_err());
+        let nothing = || -> Option<u64> { panic!("it is not moved") };
+        assert_eq!(RecordHead::decode(&expected, 0x1122, nothing), Ok(head));
+        assert!(RecordHead::decode(&expected, 0x1123, nothing).is_err());
         assert_eq!(head.span(), 8192 + 64);
         let intent = RecordHead { kind: RecordKind::Intent, view: 9, ..head };
         assert_eq!((intent.encode()[8], intent.encode()[28]), (3, 9));
-        assert_eq!(RecordHead::decode(&intent.encode(), 0x1122), Ok(intent));
+        assert_eq!(RecordHead::decode(&intent.encode(), 0x1122, nothing), Ok(intent));
+        let moved = RecordHead { view: 3, moved: 4096, ..head };
+        assert_eq!((moved.encode()[8], moved.encode()[28], moved.span()), (4, 3, 8192 + 128));
+        assert_eq!(RecordHead::decode(&moved.encode(), 0x1122, || Some(4096)), Ok(moved));
+        for nowhere in [None, Some(0), Some(u64::MAX)] {
+            assert!(RecordHead::decode(&moved.encode(), 0x1122, || nowhere).is_err(), "{nowhere:?}");
+        }
     }
 }

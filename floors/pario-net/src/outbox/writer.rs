@@ -17,7 +17,7 @@ use pario_sys::kill_point::{Point, reach};
 use pario_sys::shared::{Access, AttachLimit, Shared};
 use pario_sys::sync::{Place, fence, publishing};
 
-use super::record::{Concerned, IntentState, RecordHead, RecordKind, span};
+use super::record::{Concerned, IntentState, RecordHead, RecordKind, head_bytes, span};
 use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
 };
@@ -37,6 +37,8 @@ pub struct RecordMeta {
     pub layout: Layout,
     /// The view's number; 0 is the file's own bytes.
     pub view: u32,
+    /// How far behind its place in the file the view is taken to be.
+    pub moved: u64,
     /// Where it goes, in the view's stream.
     pub offset: u64,
     /// How many processes of the node write to the file together, this one included; 0 if that is not known.
@@ -379,7 +381,8 @@ impl Outbox {
     ) -> Result<u64, Fault> {
         assert!(entry.bytes <= self.whole_bytes_max(), "longer writes are split by the caller");
         let data_bytes = u32::try_from(entry.bytes).expect("a record is at most half an outbox");
-        let need = span(u64::from(data_bytes));
+        let head_bytes = head_bytes(if entry.kind == RecordKind::Data { entry.meta.moved } else { 0 });
+        let need = span(head_bytes, u64::from(data_bytes));
         let mut ring = self.lock();
         self.check_attached(concerns)?;
         let room_to_end = self.capacity - ring.tail % self.capacity;
@@ -405,7 +408,7 @@ impl Outbox {
             ring.tail += pad;
         }
         let start = ring.tail;
-        let data_at = self.place(start) + super::RECORD_HEAD_BYTES;
+        let data_at = self.place(start) + head_bytes;
         fill(&mut |at, bytes| {
             assert!(at + bytes.len() <= entry.bytes, "data stays inside its record");
             self.segment.write(data_at + at, bytes);
@@ -529,12 +532,16 @@ impl Outbox {
             data_bytes: u32::try_from(data_bytes).expect("a ring is at most a gibibyte"),
             object: meta.object,
             view: if kind == RecordKind::Data { meta.view } else { 0 },
+            moved: if kind == RecordKind::Data { meta.moved } else { 0 },
             offset: if kind == RecordKind::Pad { 0 } else { meta.offset },
             layout: meta.layout,
             concerned,
             committed: self.clock.now(),
         };
         self.segment.write(self.place(position), &head.encode());
+        if head.moved != 0 {
+            self.segment.write(self.place(position) + super::RECORD_HEAD_BYTES, &head.moved.to_le_bytes());
+        }
     }
 
     /// Waits until a record that ends at `end` overwrites nobody's. A server that is found to be gone meanwhile keeps

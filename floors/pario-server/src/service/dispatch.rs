@@ -164,8 +164,8 @@ impl Service {
             LockShape::Bytes { start, end } => {
                 return Err(Fault::new(Code::Invalid, format!("a lock of bytes {start} to {end}")));
             }
-            LockShape::Stream { view, offset, bytes } => {
-                let view = self.taker.views().find(session, view)?;
+            LockShape::Stream { view, moved, offset, bytes } => {
+                let view = self.taker.views().find(session, view, moved)?;
                 let end = offset.checked_add(bytes).filter(|end| bytes != 0 && *end <= view.stream_bytes());
                 let end =
                     end.ok_or_else(|| Fault::new(Code::TooLarge, "a lock beyond the end of its view"))?;
@@ -312,7 +312,7 @@ impl Service {
         let session = self.session(id)?;
         let view = match stream.view {
             0 => None,
-            number => Some(self.taker.views().find(session, number)?),
+            number => Some(self.taker.views().find(session, number, stream.moved)?),
         };
         let end = view.as_ref().map_or(FILE_BYTES_MAX, |view| view.stream_bytes());
         let range =

@@ -150,7 +150,7 @@ impl Scan {
     ) -> Result<(), OutboxError> {
         let span = attached.outbox.span(attached.taken)?;
         let (tail, mut position, mut last) = (span.end, span.start, attached.last_commit);
-        let mut known: Option<(u32, Arc<View>)> = None;
+        let mut known: Option<((u32, u64), Arc<View>)> = None;
         for count in 0.. {
             if tail <= position {
                 break;
@@ -170,12 +170,11 @@ impl Scan {
                 break;
             }
             let is_ours = head.concerned.includes(self.index);
-            if is_ours && head.view != 0 && known.as_ref().is_none_or(|(number, _)| *number != head.view) {
-                let view = views.get(attached.session, head.view);
-                known = Some((
-                    head.view,
-                    view.ok_or_else(|| lie("a record of a view that was never made known"))?,
-                ));
+            let which = (head.view, head.moved);
+            if is_ours && head.view != 0 && known.as_ref().is_none_or(|(known, _)| *known != which) {
+                let view = views.get(attached.session, head.view, head.moved);
+                known =
+                    Some((which, view.ok_or_else(|| lie("a record of a view that was never made known"))?));
             }
             let view = known.as_ref().filter(|_| is_ours && head.view != 0).map(|(_, view)| Arc::clone(view));
             let (span, intent) =

@@ -103,7 +103,7 @@ impl World {
 
     fn commit(&self, writer: usize, (file, view, offset): (u64, u32, u64), data: &[u8]) {
         let layout = Layout::new(4096, 1, 0, 1).unwrap();
-        let meta = RecordMeta { object: object(file), layout, view, offset, companions: 0 };
+        let meta = RecordMeta { object: object(file), layout, view, moved: 0, offset, companions: 0 };
         let concerns = [Concern { server: SERVER, bytes: data.len() as u64 }];
         let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| write(0, data);
         self.outboxes[writer].commit_stream(meta, &concerns, (data.len(), fill), &|_, _| Ok(())).unwrap();

@@ -134,7 +134,7 @@ impl World {
         let number = u32::try_from(self.commits.len() + 1).unwrap();
         self.worker.views.define(session(writer), number, &view.encode().unwrap()).unwrap();
         let layout = Layout::new(4096, 1, 0, 1).unwrap();
-        let meta = RecordMeta { object: object(), layout, view: number, offset: 0, companions: 0 };
+        let meta = RecordMeta { object: object(), layout, view: number, moved: 0, offset: 0, companions: 0 };
         let concerns = [Concern { server: SERVER, bytes: count as u64 }];
         let value = u8::try_from(number % 251 + 1).unwrap();
         let data = vec![value; count];

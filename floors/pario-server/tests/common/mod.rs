@@ -166,8 +166,14 @@ impl Honest {
     pub fn check(&mut self) {
         self.round = self.round.wrapping_add(1);
         let data = vec![self.round; 10_000];
-        let meta =
-            RecordMeta { object: object(self.inode), layout: layout(), view: 0, offset: 0, companions: 0 };
+        let meta = RecordMeta {
+            object: object(self.inode),
+            layout: layout(),
+            view: 0,
+            moved: 0,
+            offset: 0,
+            companions: 0,
+        };
         let end = self.outbox.commit(meta, &data, &patient).unwrap();
         self.outbox.wait_taken(ServerIndex(0), end, &patient).unwrap();
         let request = Request::Write { object: object(self.inode), at: LocalOffset(20_000) };

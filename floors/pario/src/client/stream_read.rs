@@ -30,7 +30,8 @@ const AHEAD_BYTES_MAX: u64 = 32 << 20;
 
 /// A range that was asked for before it was wanted.
 pub(super) struct StreamAhead {
-    view: u32,
+    /// The number of its shape, and how far that is moved.
+    view: (u32, u64),
     stream: Range<u64>,
     started: Vec<Asked>,
 }
@@ -211,7 +212,7 @@ impl StreamRead<'_> {
     fn ahead_or_asked(&self, far: &[Concern]) -> Result<Vec<Asked>, Fault> {
         let ahead = self.file.stream_ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
         match ahead {
-            Some(ahead) if ahead.view == self.place.view.number && ahead.stream == self.place.stream => {
+            Some(ahead) if ahead.view == which(self.place) && ahead.stream == self.place.stream => {
                 return Ok(ahead.started);
             }
             Some(ahead) => {
@@ -245,7 +246,8 @@ impl StreamRead<'_> {
         let object = self.file.object(self.access.generation);
         for range in self.file.transfers(place, concern, limit) {
             let stream = Stream {
-                view: place.view.number,
+                view: place.view.number(),
+                moved: place.view.moved(),
                 layout: self.file.layout,
                 offset: range.start,
                 bytes: range.end - range.start,
@@ -298,11 +300,16 @@ impl StreamRead<'_> {
             }
         }
         let started = self.ask(&place, &far)?;
-        let ahead = StreamAhead { view: place.view.number, stream: place.stream, started };
+        let ahead = StreamAhead { view: which(&place), stream: place.stream, started };
         let before = self.file.stream_ahead.lock().unwrap_or_else(PoisonError::into_inner).replace(ahead);
         for asked in before.into_iter().flat_map(|ahead| ahead.started) {
             let _ = self.file.mount.finish(asked.started, None);
         }
         Ok(())
     }
+}
+
+/// What a view is known by.
+fn which(place: &Place) -> (u32, u64) {
+    (place.view.number(), place.view.moved())
 }

@@ -236,7 +236,8 @@ impl StreamWrite<'_> {
         let meta = RecordMeta {
             object: file.object(self.access.generation),
             layout: file.layout,
-            view: part.view.number,
+            view: part.view.number(),
+            moved: part.view.moved(),
             offset: part.stream.start,
             companions: file.companions(),
         };
@@ -314,7 +315,8 @@ impl StreamWrite<'_> {
             part.extend_from_slice(&bytes[from..from + length]);
         }
         let stream = Stream {
-            view: self.place.view.number,
+            view: self.place.view.number(),
+            moved: self.place.view.moved(),
             layout: self.file.layout,
             offset: stream.start,
             bytes: stream.end - stream.start,

@@ -1,10 +1,11 @@
-//! Views that this mount uses: numbered once, told to each server with the first access that needs them.
+//! Views that this mount uses: their shapes are numbered once, and told to each server with the first access that needs them. Where in
+//! the file a shape stands goes with each access, so that a box that is moved through an array is told once.
 //!
-//! Never: tells a server a view that it knows; gives up a view while a record that needs it is untaken. Always: equal views have one
-//! number.
+//! Never: tells a server a shape that it knows; gives up a shape while a record that needs it is untaken. Always: views that differ
+//! only in their place have one number.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::limits::VIEWS_MAX;
@@ -18,11 +19,18 @@ use super::mount::Mount;
 /// Kept beside those in use, so that a view that comes back is still known.
 const KEPT: usize = VIEWS_MAX / 2;
 
-/// A view with its number.
+/// A view, with the number of its shape and how far that is moved.
 #[derive(Debug)]
 pub(crate) struct NumberedView {
-    pub(super) view: Arc<View>,
-    pub(super) number: u32,
+    view: Arc<View>,
+    shape: Arc<NumberedShape>,
+    moved: u64,
+}
+
+/// A shape with its number: a view whose first byte is the file's first.
+#[derive(Debug)]
+struct NumberedShape {
+    number: u32,
     id: ViewId,
     bytes: Vec<u8>,
     /// Per server, the life of the connection over which it was told.
@@ -30,6 +38,8 @@ pub(crate) struct NumberedView {
     /// Position behind the last record that needs it.
     needed_to: AtomicU64,
     used: AtomicU64,
+    /// Whether it is the file's own bytes, at their own places, for all that was made of it.
+    is_whole: AtomicBool,
 }
 
 /// See the module.
@@ -40,7 +50,7 @@ pub(super) struct Views {
 
 #[derive(Debug, Default)]
 struct Table {
-    views: HashMap<ViewId, Arc<NumberedView>>,
+    shapes: HashMap<ViewId, Arc<NumberedShape>>,
     numbers: u32,
     clock: u64,
 }
@@ -51,122 +61,143 @@ impl NumberedView {
         &self.view
     }
 
+    /// What servers know its shape by.
+    pub(super) fn number(&self) -> u32 {
+        self.shape.number
+    }
+
+    /// How far its shape is moved.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved
+    }
+
     /// A record that needs it ends here.
     pub(super) fn needed_to(&self, position: u64) {
-        self.needed_to.fetch_max(position, Ordering::AcqRel);
+        self.shape.needed_to.fetch_max(position, Ordering::AcqRel);
     }
 }
 
 impl Mount {
-    /// Gives a view its number; one that is known keeps it.
+    /// Gives a view its number; one whose shape is known has that one's.
     pub(crate) fn number_view(&self, view: View) -> Result<Arc<NumberedView>, Fault> {
-        let bytes = view.encode().map_err(|error| Fault::new(Code::TooLarge, error.to_string()))?;
+        let encoded = view.encode_shape().map_err(|error| Fault::new(Code::TooLarge, error.to_string()));
+        let (bytes, moved) = encoded?;
+        let is_whole = view.is_whole();
+        let shape = self.number_shape(bytes)?;
+        if !is_whole {
+            shape.is_whole.store(false, Ordering::Release);
+        }
+        Ok(Arc::new(NumberedView { view: Arc::new(view), shape, moved }))
+    }
+
+    fn number_shape(&self, bytes: Vec<u8>) -> Result<Arc<NumberedShape>, Fault> {
         let id = ViewId::of(&bytes);
         let mut forgotten = Vec::new();
         let numbered = {
             let mut table = self.views.table.lock().unwrap_or_else(PoisonError::into_inner);
             table.clock += 1;
-            if let Some(known) = table.views.get(&id) {
+            if let Some(known) = table.shapes.get(&id) {
                 known.used.store(table.clock, Ordering::Relaxed);
                 return Ok(Arc::clone(known));
             }
-            while KEPT <= table.views.len()
+            while KEPT <= table.shapes.len()
                 && let Some(oldest) = self.oldest_free(&table)
             {
-                forgotten.extend(table.views.remove(&oldest));
+                forgotten.extend(table.shapes.remove(&oldest));
             }
-            if VIEWS_MAX <= table.views.len() {
+            if VIEWS_MAX <= table.shapes.len() {
                 let text =
                     format!("{VIEWS_MAX} different views are in use at once; close files that need them");
                 return Err(Fault::new(Code::TooLarge, text));
             }
             table.numbers += 1;
-            let numbered = Arc::new(NumberedView {
-                view: Arc::new(view),
+            let numbered = Arc::new(NumberedShape {
                 number: table.numbers,
                 id,
                 bytes,
                 told: (0..self.servers()).map(|_| AtomicU64::new(0)).collect(),
                 needed_to: AtomicU64::new(0),
                 used: AtomicU64::new(table.clock),
+                is_whole: AtomicBool::new(true),
             });
-            table.views.insert(id, Arc::clone(&numbered));
+            table.shapes.insert(id, Arc::clone(&numbered));
             numbered
         };
-        for view in forgotten {
-            self.forget_view(&view);
+        for shape in forgotten {
+            self.forget_shape(&shape);
         }
         Ok(numbered)
     }
 
-    /// The view that was not used for longest, of those that nobody holds and no record needs.
+    /// The shape that was not used for longest, of those that nobody holds and no record needs.
     fn oldest_free(&self, table: &Table) -> Option<ViewId> {
-        let is_free = |view: &&Arc<NumberedView>| Arc::strong_count(view) == 1 && self.is_unneeded(view);
-        let free = table.views.values().filter(is_free);
-        free.min_by_key(|view| view.used.load(Ordering::Relaxed)).map(|view| view.id)
+        let is_free = |shape: &&Arc<NumberedShape>| Arc::strong_count(shape) == 1 && self.is_unneeded(shape);
+        let free = table.shapes.values().filter(is_free);
+        free.min_by_key(|shape| shape.used.load(Ordering::Relaxed)).map(|shape| shape.id)
     }
 
-    fn is_unneeded(&self, view: &NumberedView) -> bool {
-        let position = view.needed_to.load(Ordering::Acquire);
+    fn is_unneeded(&self, shape: &NumberedShape) -> bool {
+        let position = shape.needed_to.load(Ordering::Acquire);
         let Some(outbox) = self.outbox_if_made() else { return true };
         self.server_indices().all(|server| outbox.is_taken(server, position))
     }
 
-    fn forget_view(&self, view: &NumberedView) {
+    fn forget_shape(&self, shape: &NumberedShape) {
         for server in self.server_indices() {
-            let life = view.told[server.at()].load(Ordering::Acquire);
+            let life = shape.told[server.at()].load(Ordering::Acquire);
             if life != 0 && life == self.life(server) {
                 // A server that cannot be told has lost its table anyway.
-                let _ = self.tell(server, &Request::ForgetView { view: view.number });
+                let _ = self.tell(server, &Request::ForgetView { view: shape.number });
             }
         }
     }
 
-    /// Makes sure that a server knows a view.
+    /// Makes sure that a server knows a view's shape.
     pub(super) fn tell_view(&self, server: ServerIndex, view: &NumberedView) -> Result<(), Fault> {
-        let told = &view.told[server.at()];
+        let shape = &*view.shape;
+        let told = &shape.told[server.at()];
         if told.load(Ordering::Acquire) == self.life(server) {
             return Ok(());
         }
         self.connection(server)?;
         let life = self.life(server);
-        let request = Request::DefineView { view: view.number };
-        let started = self.start(server, &request, &[&view.bytes])?;
+        let request = Request::DefineView { view: shape.number };
+        let started = self.start(server, &request, &[&shape.bytes])?;
         self.finish(started, None)?;
-        self.count_view(view);
+        self.count_shape(shape);
         told.store(life, Ordering::Release);
         Ok(())
     }
 
-    /// Before an outbox is offered again: tells the server all views that records from `from` on may need.
+    /// Before an outbox is offered again: tells the server all shapes that records from `from` on may need.
     pub(super) fn retell_views(
         &self,
         server: ServerIndex,
         connection: &Connection,
         from: u64,
     ) -> Result<(), Fault> {
-        let needed: Vec<Arc<NumberedView>> = {
+        let needed: Vec<Arc<NumberedShape>> = {
             let table = self.views.table.lock().unwrap_or_else(PoisonError::into_inner);
             // One that somebody holds may be needed by a record that is just being made. No record needs the file's own bytes.
-            let needed = |view: &&Arc<NumberedView>| {
-                let wanted = from < view.needed_to.load(Ordering::Acquire) || 1 < Arc::strong_count(view);
-                wanted && !view.view.is_whole()
+            let needed = |shape: &&Arc<NumberedShape>| {
+                let wanted = from < shape.needed_to.load(Ordering::Acquire) || 1 < Arc::strong_count(shape);
+                wanted && !shape.is_whole.load(Ordering::Acquire)
             };
-            table.views.values().filter(needed).map(Arc::clone).collect()
+            table.shapes.values().filter(needed).map(Arc::clone).collect()
         };
         let life = self.life(server);
-        for view in needed.iter().filter(|view| view.told[server.at()].load(Ordering::Acquire) != life) {
-            let request = Request::DefineView { view: view.number };
-            let ticket = connection.start_as(self.number(), &request, &[&view.bytes], &[])?;
+        for shape in needed.iter().filter(|shape| shape.told[server.at()].load(Ordering::Acquire) != life) {
+            let request = Request::DefineView { view: shape.number };
+            let ticket = connection.start_as(self.number(), &request, &[&shape.bytes], &[])?;
             connection.wait(ticket, None)?;
-            self.count_view(view);
-            view.told[server.at()].store(life, Ordering::Release);
+            self.count_shape(shape);
+            shape.told[server.at()].store(life, Ordering::Release);
         }
         Ok(())
     }
 
-    fn count_view(&self, view: &NumberedView) {
+    fn count_shape(&self, shape: &NumberedShape) {
         self.counters.views.fetch_add(1, Ordering::Relaxed);
-        self.counters.view_bytes.fetch_add(view.bytes.len() as u64, Ordering::Relaxed);
+        self.counters.view_bytes.fetch_add(shape.bytes.len() as u64, Ordering::Relaxed);
     }
 }

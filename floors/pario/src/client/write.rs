@@ -196,6 +196,7 @@ impl Write<'_> {
             object: file.object(self.access.generation),
             layout: file.layout,
             view: 0,
+            moved: 0,
             offset: piece.file_offset,
             companions: file.companions(),
         };
@@ -230,6 +231,7 @@ impl Write<'_> {
                 object: file.object(self.access.generation),
                 layout: file.layout,
                 view: 0,
+                moved: 0,
                 offset: at,
                 companions: file.companions(),
             };

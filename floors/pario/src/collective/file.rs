@@ -11,6 +11,7 @@ use super::choice::{Choice, Facts, choose};
 use super::client_directed::ClientDirected;
 use super::hints::Hints;
 use super::illegal;
+use super::manner::{Manner, Manners};
 use super::report::{self, Faults};
 use super::requests::Line;
 use super::two_phase::{TwoPhase, TwoPhaseCounts};
@@ -50,12 +51,10 @@ pub struct GroupFile {
 pub(super) struct Inner {
     pub(super) group: Arc<dyn Group>,
     pub(super) file: File,
-    hints: Hints,
-    method: Method,
+    /// How collective calls are made.
+    pub(super) manners: Manners,
     /// What had been done when it was opened.
     opened: (Counts, Faults),
-    /// For collective calls, if that method was chosen.
-    two_phase: Option<TwoPhase>,
     state: Mutex<State>,
     /// The file's own bytes.
     whole: Arc<NumberedView>,
@@ -157,21 +156,15 @@ impl GroupFile {
         let whole = file.number_view(View::whole())?;
         let state = State { view: Arc::clone(&whole), pointer: 0 };
         let opened = (file.counts(), Faults::now());
-        let (hints, method) = (Hints { method: Some(choice.method), ..hints.clone() }, choice.method);
-        let two_phase = match method {
-            Method::TwoPhase => Some(TwoPhase::new(&group, &hints)?),
-            Method::Auto | Method::ServerDirected | Method::ClientDirected => None,
-        };
-        let tier = ClientDirected::open(&group, &file, &hints)?;
+        let manner = Manner::new(&group, hints, choice.method)?;
+        let tier = ClientDirected::open(&group, &file, &manner.hints)?;
         let (state, line, shared) = (Mutex::new(state), Line::default(), file.pointer(facts.opening));
         let atomic = Atomic::default();
         let inner = Inner {
             group,
             file,
-            hints,
-            method,
+            manners: Manners::new(manner),
             opened,
-            two_phase,
             state,
             whole,
             line,
@@ -217,7 +210,7 @@ impl GroupFacts {
 impl GroupFile {
     /// The method that collective accesses take.
     pub fn method(&self) -> Method {
-        self.inner.method
+        self.inner.manners.now().method
     }
 
     /// What this process did, on all files of the mount, since this one was opened.
@@ -232,14 +225,14 @@ impl GroupFile {
         &self.inner.group
     }
 
-    /// What was wished at open.
-    pub fn hints(&self) -> &Hints {
-        &self.inner.hints
+    /// What was wished at open and since, as far as it is in force.
+    pub fn hints(&self) -> Hints {
+        self.inner.manners.now().hints
     }
 
     /// What two-phase counted in this process; `None` if another method was chosen.
     pub fn two_phase_counts(&self) -> Option<TwoPhaseCounts> {
-        self.inner.two_phase.as_ref().map(TwoPhase::counts)
+        self.inner.manners.now().two_phase.as_deref().map(TwoPhase::counts)
     }
 
     /// How the file lies on the servers.
@@ -295,7 +288,7 @@ impl GroupFile {
     }
 
     pub(super) fn write_at_all_now(&self, offset: u64, data: &[u8]) -> Result<()> {
-        match &self.inner.two_phase {
+        match &self.inner.manners.now().two_phase {
             Some(two_phase) if !self.atomicity() => {
                 let place = self.inner.locate(offset, data.len());
                 two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), data)
@@ -305,7 +298,7 @@ impl GroupFile {
     }
 
     pub(super) fn read_at_all_now(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        match &self.inner.two_phase {
+        match &self.inner.manners.now().two_phase {
             Some(two_phase) if !self.atomicity() => {
                 let place = self.inner.locate(offset, target.len());
                 two_phase.read(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), target)
@@ -334,7 +327,7 @@ impl GroupFile {
 
     /// The same together with all others. What cannot be described is told to them where they would wait.
     pub(super) fn write_source_all(&self, offset: u64, source: Result<Source<'_>>) -> Result<()> {
-        self.inner.line.run(|| match &self.inner.two_phase {
+        self.inner.line.run(|| match &self.inner.manners.now().two_phase {
             Some(two_phase) if !self.atomicity() => {
                 let place = source
                     .as_ref()
@@ -521,6 +514,11 @@ impl GroupFile {
 }
 
 impl Inner {
+    /// What the facts speak for, where nothing is wished.
+    pub(super) fn chosen(&self) -> Choice {
+        choose_for(&self.group, &self.file, &Hints { method: None, ..self.manners.now().hints }, self.facts)
+    }
+
     /// Whether accesses go through a tier of the application's own.
     pub(super) fn is_tiered(&self) -> bool {
         self.tier.is_some()

@@ -14,6 +14,7 @@ mod client_directed;
 mod elements;
 mod file;
 mod hints;
+mod manner;
 mod report;
 mod requests;
 mod shared;

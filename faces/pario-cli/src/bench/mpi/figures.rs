@@ -1,18 +1,13 @@
 //! What follows from the runs: speed against speed. *Best native* is the fastest of ROMIO and OMPIO, collective or independent; Pario's
-//! side is its collective call, by the faster of the two MPIs.
+//! side is its collective call, by the faster of the two MPIs, unless the figure's name says otherwise.
+//!
+//! Always: a value is best round against best round; its least is best against worst, its most worst against best.
 
-use super::{Case, LIMIT, Side, Times};
+use super::case::{Case, How, OPEN_CLOSE, OVERLAP, Side};
+use crate::bench::figures::{Figure, Figures, Goal};
 
-/// One number, and how large it is to be.
-#[derive(Clone, Debug)]
-pub(crate) struct Figure {
-    pub(crate) name: String,
-    pub(crate) value: f64,
-    pub(crate) wanted: Option<f64>,
-}
-
-/// Least values, by the end of a figure's name without its ranks.
-const WANTED: [(&str, f64); 19] = [
+/// Least values, by a figure's name without its ranks. Those of single implementations are wanted with four ranks.
+const WANTED: [(&str, f64); 20] = [
     ("btio_write_vs_best_native", 2.0),
     ("subarray4d_write_vs_best_native", 2.0),
     ("btio_total_vs_best_native", 1.2),
@@ -31,97 +26,232 @@ const WANTED: [(&str, f64); 19] = [
     ("subarray4d_total_vs_handwritten", 1.0),
     ("irregular_write_vs_romio", 10.0),
     ("contiguous_total_vs_best_native", 1.0),
-    ("_limited_write_vs_best_native", 5.0),
+    ("contiguous_independent_total_vs_best_native", 1.0),
+    ("iwrite_overlap", 0.7),
 ];
-
-type Time = fn(&Times) -> f64;
+/// The least of every kernel on a limited store.
+const LIMITED_WANTED: f64 = 5.0;
+/// Milliseconds that opening and closing may take.
+const OPEN_CLOSE_MS_MAX: f64 = 5.0;
+/// Ranks with which goals against one implementation are set.
+const SINGLE_RANKS: u16 = 4;
 
 /// All figures that the runs allow.
-pub(super) fn figures(cases: &[Case]) -> Vec<Figure> {
+pub(super) fn figures(cases: &[Case]) -> Figures {
     let mut groups: Vec<(&str, u16)> = Vec::new();
     for case in cases {
-        if !groups.contains(&(case.kernel.as_str(), case.ranks)) {
-            groups.push((case.kernel.as_str(), case.ranks));
+        let group = (case.work.kernel.as_str(), case.work.ranks);
+        if !groups.contains(&group) {
+            groups.push(group);
         }
     }
-    let mut figures = Vec::new();
+    let mut figures = Figures::default();
     for (kernel, ranks) in groups {
-        let of: Vec<&Case> =
-            cases.iter().filter(|case| case.kernel == kernel && case.ranks == ranks).collect();
-        let ours = |time: Time, limited: bool| {
-            best(&of, time, |case| {
-                case.side == Side::Pario && case.how == "collective" && case.limited == limited
-            })
-        };
-        let mut add = |name: &str, theirs: Option<f64>, own: Option<f64>| {
-            if let (Some(theirs), Some(own)) = (theirs, own) {
-                figures.push(figure(&format!("{kernel}_{name}"), ranks, theirs / own));
-            }
-        };
-        let (write, total, read): (Time, Time, Time) = (|t| t.write, |t| t.total, |t| t.read);
-        let native = |case: &Case| case.side == Side::Native;
-        add("write_vs_best_native", best(&of, write, native), ours(write, false));
-        add("total_vs_best_native", best(&of, total, native), ours(total, false));
-        add("read_vs_best_native", best(&of, read, native), ours(read, false));
-        for io in ["romio", "ompio"] {
-            let collective = |case: &Case| native(case) && case.how == "collective" && case.mpi == io;
-            add(&format!("write_vs_{io}"), best(&of, write, collective), ours(write, false));
-            add(&format!("total_vs_{io}"), best(&of, total, collective), ours(total, false));
+        let of = |case: &&Case| case.work.kernel == kernel && case.work.ranks == ranks;
+        let group = Group { kernel, ranks, cases: cases.iter().filter(of).collect() };
+        match kernel {
+            OPEN_CLOSE => group.add_open_close(&mut figures),
+            OVERLAP => group.add_overlap(&mut figures),
+            _ => group.add_speeds(&mut figures),
         }
-        add("total_vs_handwritten", best(&of, total, |case| case.side == Side::Hand), ours(total, false));
-        // A store of that speed makes whoever writes straight into it wait for all of it.
-        let bytes = of.first().map_or(0.0, |case| case.times.bytes);
-        let slow = best(&of, write, native).map(|seconds| seconds.max(bytes / LIMIT));
-        add("limited_write_vs_best_native", slow, ours(write, true));
-    }
-    let open =
-        cases.iter().filter(|case| case.side == Side::Pario && case.ranks == 2).map(|case| case.times.open);
-    if let Some(open) = open.reduce(f64::min) {
-        figures.push(Figure { name: "open_ms".into(), value: open * 1e3, wanted: None });
     }
     figures
 }
 
-/// The shortest time of the cases that fit.
-fn best(cases: &[&Case], time: Time, fits: impl Fn(&Case) -> bool) -> Option<f64> {
-    let times = cases.iter().filter(|case| fits(case)).map(|case| time(&case.times));
-    times.filter(|time| 0.0 < *time).reduce(f64::min)
+/// All runs of a kernel with one number of ranks.
+struct Group<'a> {
+    kernel: &'a str,
+    ranks: u16,
+    cases: Vec<&'a Case>,
 }
 
-fn figure(name: &str, ranks: u16, value: f64) -> Figure {
-    let wanted = WANTED.iter().find(|(end, _)| name.ends_with(end)).map(|(_, wanted)| *wanted);
-    Figure { name: format!("{name}_{ranks}"), value, wanted }
+impl Group<'_> {
+    fn add_speeds(&self, figures: &mut Figures) {
+        let native = |case: &Case| case.work.side == Side::Native && !case.work.limited;
+        let pario = |how| {
+            move |case: &Case| case.work.side == Side::Pario && case.work.how == how && !case.work.limited
+        };
+        let ours = pario(How::Collective);
+        for kind in ["write", "total", "read", "cold_read"] {
+            self.add(figures, (kind, "best_native"), native, ours);
+        }
+        for (io, kind) in [("romio", "write"), ("romio", "total"), ("ompio", "write"), ("ompio", "total")] {
+            let collective = |case: &Case| native(case) && case.work.how == How::Collective && case.mpi == io;
+            self.add(figures, (kind, io), collective, ours);
+        }
+        self.add(figures, ("total", "handwritten"), |case| case.work.side == Side::Hand, ours);
+        if self.kernel == "contiguous" {
+            self.add(figures, ("independent_total", "best_native"), native, pario(How::Independent));
+        }
+        let limited = |side| move |case: &Case| case.work.side == side && case.work.limited;
+        self.add(figures, ("limited_write", "best_native"), limited(Side::Native), limited(Side::Pario));
+    }
+
+    /// `KERNEL_KIND_vs_THEM_RANKS`.
+    fn add(
+        &self,
+        figures: &mut Figures,
+        (kind, them): (&str, &str),
+        theirs: impl Fn(&Case) -> bool,
+        ours: impl Fn(&Case) -> bool,
+    ) {
+        // Limited and independent runs have the same times as others.
+        let times = format!("{}_s", kind.trim_start_matches("limited_").trim_start_matches("independent_"));
+        let (Some(theirs), Some(ours)) = (self.fastest(&times, theirs), self.fastest(&times, ours)) else {
+            return;
+        };
+        let name = format!("{}_{kind}_vs_{them}", self.kernel);
+        let note = format!("{} by {}, {} by {}", theirs.text(), theirs.by, ours.text(), ours.by);
+        let figure = Figure {
+            value: theirs.best / ours.best,
+            unit: "ratio",
+            min: theirs.best / ours.worst,
+            max: theirs.worst / ours.best,
+            runs: theirs.rounds.min(ours.rounds),
+        };
+        let goal = self.goal(&name, (kind, them));
+        figures.add(format!("{name}_{}", self.ranks), figure, goal, note);
+    }
+
+    fn goal(&self, name: &str, (kind, them): (&str, &str)) -> Goal {
+        if kind == "limited_write" {
+            return Goal::AtLeast(LIMITED_WANTED);
+        }
+        let single = matches!((kind, them), ("total", "romio" | "ompio"));
+        let wanted =
+            WANTED.iter().find(|(wanted, _)| *wanted == name && (!single || self.ranks == SINGLE_RANKS));
+        wanted.map_or(Goal::None, |(_, least)| Goal::AtLeast(*least))
+    }
+
+    /// The case with the shortest round.
+    fn fastest(&self, times: &str, fits: impl Fn(&Case) -> bool) -> Option<Fastest> {
+        let fitting = self.cases.iter().filter(|case| fits(case));
+        let seen = fitting.filter_map(|case| {
+            let best = case.times.best(times)?;
+            let rounds = case.times.of(times);
+            let worst = rounds.iter().copied().fold(best, f64::max);
+            let by = format!("{} {}", case.mpi, case.work.how.word());
+            Some(Fastest { best, worst, rounds: rounds.len(), by, speed: case.times.bytes / best / 1e6 })
+        });
+        seen.min_by(|one, other| one.best.total_cmp(&other.best))
+    }
+
+    /// By the slower of the MPIs: whoever opens many files has one of them.
+    fn add_open_close(&self, figures: &mut Figures) {
+        for (side, prefix, goal) in
+            [(Side::Pario, "", Goal::AtMost(OPEN_CLOSE_MS_MAX)), (Side::Native, "native_", Goal::None)]
+        {
+            let of = self.cases.iter().filter(|case| case.work.side == side);
+            let milliseconds = of.map(|case| {
+                let rounds = case.times.of("open_close_s").iter().map(|seconds| seconds * 1e3);
+                (Figure::of(&rounds.collect::<Vec<f64>>(), "ms"), case.mpi)
+            });
+            let slowest = milliseconds.max_by(|one, other| one.0.value.total_cmp(&other.0.value));
+            if let Some((figure, mpi)) = slowest {
+                figures.add(format!("{prefix}open_close_ms_{}", self.ranks), figure, goal, mpi);
+            }
+        }
+    }
+
+    /// The share of writing that does not make the whole longer.
+    fn add_overlap(&self, figures: &mut Figures) {
+        let shares = self.cases.iter().filter_map(|case| {
+            let (io, work) = (case.times.of("io_s"), case.times.of("compute_s"));
+            let rounds = io.iter().zip(work).zip(case.times.of("both_s"));
+            let shares: Vec<f64> = rounds.map(|((io, work), both)| (io + work - both) / io).collect();
+            (!shares.is_empty()).then(|| (Figure::of(&shares, "share"), case.mpi))
+        });
+        if let Some((figure, mpi)) = shares.max_by(|one, other| one.0.value.total_cmp(&other.0.value)) {
+            let goal = WANTED.iter().find(|(name, _)| *name == "iwrite_overlap");
+            let goal = goal.map_or(Goal::None, |(_, least)| Goal::AtLeast(*least));
+            figures.add(format!("iwrite_overlap_{}", self.ranks), figure, goal, mpi);
+        }
+    }
+}
+
+struct Fastest {
+    best: f64,
+    worst: f64,
+    rounds: usize,
+    by: String,
+    speed: f64,
+}
+
+impl Fastest {
+    fn text(&self) -> String {
+        format!("{:.0} MB/s", self.speed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::case::{Times, Work};
     use super::*;
 
-    fn case(mpi: &'static str, side: Side, how: &'static str, write: f64) -> Case {
-        let times = Times { bytes: 1e9, open: 0.002, write, total: 2.0 * write, read: write };
-        Case { mpi, kernel: "btio".into(), side, how, ranks: 2, limited: false, times }
+    fn case(mpi: &'static str, side: Side, how: How, write: f64) -> Case {
+        let kinds = [("write_s", 1.0), ("total_s", 2.0), ("read_s", 1.0)];
+        let seconds =
+            kinds.map(|(kind, factor)| (kind.to_owned(), vec![2.0 * factor * write, factor * write]));
+        let times = Times { bytes: 1e9, seconds: seconds.into_iter().collect() };
+        Case { mpi, work: Work { kernel: "btio".into(), side, how, ranks: 4, limited: false }, times }
+    }
+
+    fn limited(mut case: Case) -> Case {
+        case.work.limited = true;
+        case
     }
 
     #[test]
     fn the_best_of_the_others_is_the_measure() {
-        let mut cases = vec![
-            case("romio", Side::Native, "collective", 4.0),
-            case("romio", Side::Native, "independent", 1.0),
-            case("ompio", Side::Native, "collective", 2.0),
-            case("romio", Side::Pario, "collective", 0.5),
-            case("ompio", Side::Pario, "independent", 0.1),
+        let cases = vec![
+            case("romio", Side::Native, How::Collective, 4.0),
+            case("romio", Side::Native, How::Independent, 1.0),
+            case("ompio", Side::Native, How::Collective, 2.0),
+            case("romio", Side::Pario, How::Collective, 0.5),
+            case("ompio", Side::Pario, How::Independent, 0.1),
+            limited(case("romio", Side::Native, How::Collective, 2.0)),
+            limited(case("romio", Side::Pario, How::Collective, 0.25)),
         ];
-        cases.push(Case { limited: true, ..case("romio", Side::Pario, "collective", 0.2) });
         let figures = figures(&cases);
-        let value = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap().value;
-        assert_eq!(value("btio_write_vs_best_native_2"), 2.0);
-        assert_eq!(value("btio_total_vs_romio_2"), 8.0);
-        assert_eq!(value("btio_total_vs_ompio_2"), 4.0);
-        // A gigabyte needs two seconds at 500 MB/s.
-        assert_eq!(value("btio_limited_write_vs_best_native_2"), 10.0);
-        assert_eq!(value("open_ms"), 2.0);
-        let wanted =
-            figures.iter().find(|figure| figure.name == "btio_total_vs_best_native_2").unwrap().wanted;
-        assert_eq!(wanted, Some(1.2));
+        let value = |name: &str| figures.get(name).unwrap().value;
+        assert_eq!(value("btio_write_vs_best_native_4"), 2.0);
+        assert_eq!(value("btio_total_vs_romio_4"), 8.0);
+        assert_eq!(value("btio_total_vs_ompio_4"), 4.0);
+        assert_eq!(value("btio_limited_write_vs_best_native_4"), 8.0);
+        let spread = figures.get("btio_write_vs_best_native_4").unwrap();
+        assert_eq!((spread.min, spread.max, spread.runs), (1.0, 4.0, 2));
+        let goal = |name: &str| figures.rows().iter().find(|row| row.name == name).unwrap().goal;
+        assert_eq!(goal("btio_total_vs_best_native_4"), Goal::AtLeast(1.2));
+        assert_eq!(goal("btio_total_vs_romio_4"), Goal::AtLeast(2.0));
+        assert_eq!(goal("btio_limited_write_vs_best_native_4"), Goal::AtLeast(5.0));
+        assert!(figures.get("btio_cold_read_vs_best_native_4").is_none(), "nobody could empty the cache");
+    }
+
+    #[test]
+    fn hidden_writing_is_what_the_whole_does_not_grow_by() {
+        let seconds = [("io_s", vec![1.0]), ("compute_s", vec![2.0]), ("both_s", vec![2.25])];
+        let seconds = seconds.map(|(kind, rounds)| (kind.to_owned(), rounds)).into_iter().collect();
+        let mut one = case("romio", Side::Pario, How::Nonblocking, 1.0);
+        one.work.kernel = OVERLAP.into();
+        one.times = Times { bytes: 1e9, seconds };
+        assert_eq!(figures(&[one]).get("iwrite_overlap_4").unwrap().value, 0.75);
+    }
+
+    #[test]
+    fn opening_is_judged_by_the_slower_mpi() {
+        let of = |mpi, side, seconds: f64| {
+            let mut case = case(mpi, side, How::Collective, 1.0);
+            case.work.kernel = OPEN_CLOSE.into();
+            case.times.seconds = [("open_close_s".to_owned(), vec![seconds; 3])].into_iter().collect();
+            case
+        };
+        let cases = [
+            of("romio", Side::Pario, 0.002),
+            of("ompio", Side::Pario, 0.004),
+            of("romio", Side::Native, 0.5),
+        ];
+        let figures = figures(&cases);
+        assert_eq!(figures.get("open_close_ms_4").unwrap().value, 4.0);
+        assert_eq!(figures.get("native_open_close_ms_4").unwrap().value, 500.0);
     }
 }

@@ -1,25 +1,33 @@
 //! `pario bench mpi`: one C program on the MPI library's own I/O and on Pario, in one run, on the same disk.
 //!
-//! Never: compares runs of different programs, sizes or ranks. Always: a time is the best of several rounds of one run, and what was read
-//! back is what was written; how each side was set is printed.
+//! Never: compares runs of different programs, sizes, ranks or limits. Always: what was read back is what was written; how each side was
+//! set is printed.
 
+mod case;
 mod figures;
+mod picture;
 mod run;
+mod show;
 
 use std::path::PathBuf;
 
-use serde_json::json;
-
-use self::figures::{Figure, figures};
-use self::run::{Ground, Run};
+use self::case::{How, Side, Work};
+use self::figures::figures;
+use self::run::{Bench, Run};
+pub(crate) use self::show::MpiReport;
 use super::BenchError;
-use crate::table::Table;
+use super::ground::Ground;
+use super::machine::Machine;
+use super::progress::Progress;
 
-const KERNELS: &str = include_str!("../../mpi/kernels.c");
 /// The store of the limited runs, in bytes a second.
-const LIMIT: f64 = 500e6;
-/// Milliseconds of computing between dumps in limited runs.
-const COMPUTE_MS: u32 = 200;
+const LIMIT: u64 = 500_000_000;
+/// Servers of Pario's side.
+const SERVERS: u32 = 2;
+/// Outbox of each rank in limited runs: room for a dump.
+const LIMITED_OUTBOX: &str = "64MiB";
+/// Rounds of runs on a limited store: the limit, not the machine, decides.
+const LIMITED_ROUNDS: u32 = 3;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -36,157 +44,128 @@ pub(crate) struct MpiPlan {
     pub(crate) rounds: u32,
     /// Whether runs on a limited store are made too.
     pub(crate) limited: bool,
+    /// Where plots and the page of figures go.
+    pub(crate) plots: Option<PathBuf>,
 }
 
 /// The kernels there are.
-pub(crate) const NAMES: [&str; 8] =
-    ["strided8k", "btio", "subarray3d", "subarray4d", "tile", "flash", "irregular", "contiguous"];
-
-/// Whose I/O.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Side {
-    /// The MPI library's.
-    Native,
-    Pario,
-    /// Exchange and `pwrite`, as users write it.
-    Hand,
-}
-
-/// One run and its times.
-#[derive(Clone, Debug)]
-struct Case {
-    mpi: &'static str,
-    kernel: String,
-    side: Side,
-    how: &'static str,
-    ranks: u16,
-    limited: bool,
-    times: Times,
-}
-
-/// Seconds, and the bytes that they are for.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    bytes: f64,
-    open: f64,
-    write: f64,
-    total: f64,
-    read: f64,
-}
-
-/// All runs and what follows from them.
-pub(crate) struct MpiReport {
-    settings: Vec<String>,
-    cases: Vec<Case>,
-    figures: Vec<Figure>,
-}
+pub(crate) const NAMES: [&str; 9] = [
+    "strided8k",
+    "strided64k",
+    "btio",
+    "subarray3d",
+    "subarray4d",
+    "tile",
+    "flash",
+    "irregular",
+    "contiguous",
+];
 
 /// Runs it.
 pub(crate) fn run(plan: &MpiPlan) -> Result<MpiReport, BenchError> {
-    let ground = Ground::new(plan)?;
+    let ground = Ground::new(plan.dir.as_deref())?;
+    let bench = Bench::new(&ground)?;
+    let progress = Progress::new();
     let mut cases = Vec::new();
-    for mpi in &ground.installations {
-        for kernel in &plan.kernels {
-            for ranks in &plan.ranks {
-                for (side, how) in sides(kernel) {
-                    let run = Run { mpi, kernel, side, how, ranks: *ranks, limited: false };
-                    cases.push(ground.measure(plan, &run)?);
-                }
-                if plan.limited && kernel != "irregular" {
-                    let run = Run {
-                        mpi,
-                        kernel,
-                        side: Side::Pario,
-                        how: "collective",
-                        ranks: *ranks,
-                        limited: true,
-                    };
-                    cases.push(ground.measure(plan, &run)?);
-                }
+    let works: Vec<Work> = plan.ranks.iter().flat_map(|ranks| works(plan, *ranks)).collect();
+    let of = works.len() * bench.installations.len();
+    for work in &works {
+        for mpi in &bench.installations {
+            progress.step(&format!("{}, {} ranks", work.kernel, work.ranks), cases.len(), of);
+            cases.push(bench.measure(plan, &Run { mpi, work })?);
+        }
+    }
+    drop(progress);
+    let machine = Machine::here(ground.dir());
+    let report = MpiReport::new(plan, (figures(&cases), cases), (machine, bench.settings(plan)));
+    ground.end()?;
+    if let Some(dir) = &plan.plots {
+        report.draw(dir)?;
+    }
+    Ok(report)
+}
+
+/// All runs of so many ranks, which each MPI makes. The sides of a kernel follow each other.
+fn works(plan: &MpiPlan, ranks: u16) -> Vec<Work> {
+    let work =
+        |kernel: &str, side, how, limited| Work { kernel: kernel.to_owned(), side, how, ranks, limited };
+    let mut works = Vec::new();
+    for kernel in plan.kernels.iter().map(String::as_str) {
+        works.extend(sides(kernel).into_iter().map(|(side, how)| work(kernel, side, how, false)));
+        if plan.limited && is_dumped(kernel) {
+            for (side, how) in [
+                (Side::Native, How::Collective),
+                (Side::Native, How::Independent),
+                (Side::Pario, How::Collective),
+            ] {
+                works.push(work(kernel, side, how, true));
             }
         }
     }
-    let figures = figures(&cases);
-    Ok(MpiReport { settings: ground.settings(plan), cases, figures })
+    works.push(work(case::OPEN_CLOSE, Side::Native, How::Collective, false));
+    works.push(work(case::OPEN_CLOSE, Side::Pario, How::Collective, false));
+    if plan.limited {
+        works.push(work(case::OVERLAP, Side::Pario, How::Nonblocking, true));
+    }
+    works
 }
 
-fn sides(kernel: &str) -> Vec<(Side, &'static str)> {
+fn sides(kernel: &str) -> Vec<(Side, How)> {
     let mut sides = vec![
-        (Side::Native, "collective"),
-        (Side::Native, "independent"),
-        (Side::Pario, "collective"),
-        (Side::Pario, "independent"),
-        (Side::Pario, "nonblocking"),
+        (Side::Native, How::Collective),
+        (Side::Native, How::Independent),
+        (Side::Pario, How::Collective),
+        (Side::Pario, How::Independent),
+        (Side::Pario, How::Nonblocking),
     ];
     if kernel.starts_with("subarray") {
-        sides.push((Side::Hand, "handwritten"));
+        sides.push((Side::Hand, How::Handwritten));
     }
     sides
 }
 
-impl Side {
-    fn word(self) -> &'static str {
-        match self {
-            Side::Native => "native",
-            Side::Pario => "pario",
-            Side::Hand => "by hand",
-        }
-    }
+/// Whether a kernel writes several times with something in between.
+fn is_dumped(kernel: &str) -> bool {
+    !matches!(kernel, "irregular" | "contiguous")
 }
 
-impl MpiReport {
-    /// For people.
-    pub(crate) fn table(&self) -> String {
-        let head =
-            ["<kernel", "<MPI", "ranks", "<side", "<how", "open ms", "write MB/s", "total MB/s", "read MB/s"];
-        let mut table = Table::with_head(&head);
-        for case in &self.cases {
-            let Times { bytes, open, write, total, read } = case.times;
-            let speed = |seconds: f64| {
-                if seconds == 0.0 { "-".into() } else { format!("{:.0}", bytes / seconds / 1e6) }
-            };
-            let how = if case.limited { format!("{}, limited", case.how) } else { case.how.to_owned() };
-            table.row(vec![
-                case.kernel.clone(),
-                case.mpi.to_owned(),
-                case.ranks.to_string(),
-                case.side.word().to_owned(),
-                how,
-                format!("{:.1}", open * 1e3),
-                speed(write),
-                speed(total),
-                speed(read),
-            ]);
-        }
-        let mut text = Vec::new();
-        let mut figures = Table::with_head(&["<figure", "is", "wanted"]);
-        for figure in &self.figures {
-            let wanted = figure.wanted.map_or("-".to_owned(), |wanted| format!("{wanted}"));
-            figures.row(vec![figure.name.clone(), format!("{:.2}", figure.value), wanted]);
-        }
-        // Writing into memory does not fail.
-        let _ = table.print(&mut text);
-        text.push(b'\n');
-        let _ = figures.print(&mut text);
-        format!("{}\n{}", self.settings.join("\n"), String::from_utf8_lossy(&text))
+/// Milliseconds of computing after each dump of a limited run: a slow store gets through two dumps meanwhile, or, where the share of
+/// hidden writing is measured, through one and a quarter.
+fn compute_ms(kernel: &str, megabytes: u64) -> u64 {
+    let (dumps, quarters) = match kernel {
+        "flash" => (24, 8),
+        case::OVERLAP => (8, 5),
+        _ => (8, 8),
+    };
+    (megabytes << 20) * 1000 * quarters / 4 / dumps / LIMIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn computing_is_as_long_as_the_store_needs_twice() {
+        assert_eq!(compute_ms("btio", 400), 209);
+        assert_eq!(compute_ms("flash", 400), 69);
+        assert_eq!(compute_ms(case::OVERLAP, 400), 131);
     }
 
-    /// For programs.
-    pub(crate) fn json(&self) -> String {
-        let cases: Vec<_> = self
-            .cases
-            .iter()
-            .map(|case| {
-                json!({
-                    "kernel": case.kernel, "mpi": case.mpi, "ranks": case.ranks, "side": case.side.word(),
-                    "how": case.how, "limited": case.limited, "bytes": case.times.bytes, "open_s": case.times.open,
-                    "write_s": case.times.write, "total_s": case.times.total, "read_s": case.times.read,
-                })
-            })
-            .collect();
-        let figures: serde_json::Map<String, serde_json::Value> =
-            self.figures.iter().map(|figure| (figure.name.clone(), json!(figure.value))).collect();
-        let all = json!({ "settings": self.settings, "figures": figures, "cases": cases });
-        serde_json::to_string_pretty(&all).unwrap_or_default()
+    #[test]
+    fn every_limited_run_has_a_native_one_beside_it() {
+        let plan = MpiPlan {
+            dir: None,
+            kernels: NAMES.map(str::to_owned).to_vec(),
+            ranks: vec![2],
+            megabytes: 400,
+            rounds: 1,
+            limited: true,
+            plots: None,
+        };
+        let works = works(&plan, 2);
+        for kernel in NAMES.iter().filter(|kernel| is_dumped(kernel)) {
+            let limited = |side| works.iter().any(|w| w.kernel == **kernel && w.limited && w.side == side);
+            assert!(limited(Side::Native) && limited(Side::Pario), "{kernel}");
+        }
     }
 }

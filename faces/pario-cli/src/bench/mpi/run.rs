@@ -1,19 +1,26 @@
-//! Compiles the kernels with each MPI at hand and runs them.
+//! Compiles the program with each MPI at hand and runs it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
-
-use super::{COMPUTE_MS, Case, KERNELS, LIMIT, MpiPlan, Side, Times};
+use super::case::{Case, Side, Times, Work};
+use super::{LIMIT, LIMITED_OUTBOX, LIMITED_ROUNDS, MpiPlan, SERVERS, compute_ms};
 use crate::bench::BenchError;
+use crate::bench::ground::Ground;
 use crate::mpi::{Abi, in_path, launcher};
 
+/// The program; the first is compiled, it includes the others.
+const SOURCES: [(&str, &str); 4] = [
+    ("kernels.c", include_str!("../../mpi/kernels.c")),
+    ("patterns.h", include_str!("../../mpi/patterns.h")),
+    ("byhand.h", include_str!("../../mpi/byhand.h")),
+    ("apart.h", include_str!("../../mpi/apart.h")),
+];
+/// What slows an MPI library's own I/O down.
+const PACE: &str = include_str!("../../mpi/pace.c");
 /// A run may take so long; MPI ranks that hang are ended.
 const SECONDS_MAX: &str = "600";
-/// Servers of Pario's side.
-const SERVERS: u32 = 2;
 /// For more ranks than cores, on one host, also as root.
 const SETTINGS: [(&str, &str); 6] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -40,38 +47,30 @@ pub(super) struct Installation {
     program: PathBuf,
 }
 
-/// What is run.
+/// What is run, by which MPI.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     pub(super) mpi: &'a Installation,
-    pub(super) kernel: &'a str,
-    pub(super) side: Side,
-    pub(super) how: &'static str,
-    pub(super) ranks: u16,
-    pub(super) limited: bool,
+    pub(super) work: &'a Work,
 }
 
-/// A directory that is gone afterwards.
+/// The programs, in a directory that is gone afterwards.
 #[derive(Debug)]
-pub(super) struct Ground {
-    dir: PathBuf,
+pub(super) struct Bench<'a> {
+    ground: &'a Ground,
+    pace: PathBuf,
     pub(super) installations: Vec<Installation>,
 }
 
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-impl Ground {
-    pub(super) fn new(plan: &MpiPlan) -> Result<Ground, BenchError> {
-        let base = plan.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let dir = base.join(format!("pario-bench-mpi-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(BenchError::at("making", &dir))?;
-        let mut ground = Ground { dir, installations: Vec::new() };
-        let source = ground.dir.join("kernels.c");
-        std::fs::write(&source, KERNELS).map_err(BenchError::at("writing", &source))?;
+impl<'a> Bench<'a> {
+    pub(super) fn new(ground: &'a Ground) -> Result<Bench<'a>, BenchError> {
+        let dir = ground.dir();
+        for (name, text) in SOURCES.into_iter().chain([("pace.c", PACE)]) {
+            let path = dir.join(name);
+            std::fs::write(&path, text).map_err(BenchError::at("writing", &path))?;
+        }
+        let source = dir.join(SOURCES[0].0);
+        let mut bench = Bench { ground, pace: dir.join("pace.so"), installations: Vec::new() };
         for (exec, cc) in
             [("mpiexec.mpich", "mpicc.mpich"), ("mpiexec.openmpi", "mpicc.openmpi"), ("mpiexec", "mpicc")]
         {
@@ -81,121 +80,141 @@ impl Ground {
             let Some(found) = launcher(&exec) else { continue };
             let io = if found.abi == Abi::OpenMpi { "ompio" } else { "romio" };
             // Debian's plain names are one of the others.
-            if ground.installations.iter().all(|known| known.io != io) {
-                let program = ground.compile(&cc, &source, io)?;
-                ground.installations.push(Installation { io, launcher: exec, program });
+            if bench.installations.iter().all(|known| known.io != io) {
+                let program = dir.join(format!("kernels-{io}"));
+                compile(&cc, &["-O2", "-std=gnu99"], (&source, &program), &["-lm"])?;
+                if bench.installations.is_empty() {
+                    compile(
+                        &cc,
+                        &["-O2", "-shared", "-fPIC"],
+                        (&dir.join("pace.c"), &bench.pace),
+                        &["-ldl"],
+                    )?;
+                }
+                bench.installations.push(Installation { io, launcher: exec, program });
             }
         }
-        if ground.installations.is_empty() {
+        if bench.installations.is_empty() {
             return Err(BenchError::Worker("no MPI in PATH: mpiexec and mpicc are needed".into()));
         }
-        Ok(ground)
-    }
-
-    fn compile(&self, compiler: &Path, source: &Path, io: &str) -> Result<PathBuf, BenchError> {
-        let program = self.dir.join(format!("kernels-{io}"));
-        let made = Command::new(compiler)
-            .args(["-O2", "-std=gnu99", "-o"])
-            .args([&program, source])
-            .arg("-lm")
-            .stdin(Stdio::null())
-            .output()
-            .map_err(BenchError::at("running", compiler))?;
-        match made.status.success() {
-            true => Ok(program),
-            false => {
-                let why = String::from_utf8_lossy(&made.stderr).lines().next().unwrap_or("").to_owned();
-                Err(BenchError::Worker(format!("{}: {why}", compiler.display())))
-            }
-        }
+        Ok(bench)
     }
 
     /// How each side was set.
     pub(super) fn settings(&self, plan: &MpiPlan) -> Vec<String> {
         let mut lines: Vec<String> =
-            self.installations.iter().map(|mpi| format!("{}: {}", mpi.io, mpi.launcher.display())).collect();
+            self.installations.iter().map(|mpi| format!("{}: {}", mpi.io, version(&mpi.launcher))).collect();
         lines.push(format!(
-            "files of {} MB in {}, best of {} rounds",
-            plan.megabytes,
-            self.dir.display(),
-            plan.rounds
+            "files of {} MiB, each time the best of {} rounds; pario: {SERVERS} servers",
+            plan.megabytes, plan.rounds
         ));
         let crowded: Vec<String> = CROWDED.iter().map(|(name, value)| format!("{name}={value}")).collect();
         lines.push(format!(
             "more ranks than cores: Open MPI yields when idle, MPICH has {}",
             crowded.join(" ")
         ));
-        lines.push(format!(
-            "limited: {:.0} MB/s for the store, {COMPUTE_MS} ms of computing between dumps",
-            LIMIT / 1e6
-        ));
+        if plan.limited {
+            lines.push(format!(
+                "limited: {} MB/s for all writes of the node, by the servers' stores or by a preloaded pace; computing between dumps \
+                 for as long as that needs for two of them; pario: outboxes of {LIMITED_OUTBOX}",
+                LIMIT / 1_000_000
+            ));
+        }
         lines
     }
 
     pub(super) fn measure(&self, plan: &MpiPlan, run: &Run<'_>) -> Result<Case, BenchError> {
+        let plain = self.ground.dir().join("file");
+        let mut command = self.command(plan, run, &plain)?;
+        let ran = command.output().map_err(BenchError::when("running a kernel"))?;
+        let _ = std::fs::remove_file(&plain);
+        let text = String::from_utf8_lossy(&ran.stdout);
+        let times = text.lines().find_map(Times::parse).filter(|_| ran.status.success());
+        let work = run.work;
+        let times = times.ok_or_else(|| {
+            let said = String::from_utf8_lossy(&ran.stderr);
+            let said =
+                said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+            let (kernel, how, ranks) = (&work.kernel, work.how.word(), work.ranks);
+            BenchError::Worker(format!("{kernel} {how} on {}, {ranks} ranks: {said}", run.mpi.io))
+        })?;
+        Ok(Case { mpi: run.mpi.io, work: work.clone(), times })
+    }
+
+    fn command(&self, plan: &MpiPlan, run: &Run<'_>, plain: &Path) -> Result<Command, BenchError> {
         let own = std::env::current_exe().map_err(BenchError::when("finding pario"))?;
-        let plain = self.dir.join("file");
+        let work = run.work;
         let mut command = Command::new("timeout");
         command.args(["-k", "5", SECONDS_MAX]);
-        let file = match run.side {
-            Side::Native | Side::Hand => plain.display().to_string(),
+        let file = match work.side {
+            Side::Native | Side::Hand => {
+                if work.limited {
+                    self.slow_down(&mut command)?;
+                }
+                plain.display().to_string()
+            }
             Side::Pario => {
-                command
-                    .arg(own)
-                    .args(["run", "--servers", &SERVERS.to_string(), "--dir"])
-                    .arg(self.dir.join("servers"));
-                if run.limited {
-                    command.args(["--limit-store", &format!("{:.0}MB", LIMIT / 1e6 / f64::from(SERVERS))]);
+                let servers = self.ground.dir().join("servers");
+                command.arg(own).args(["run", "--servers", &SERVERS.to_string(), "--dir"]).arg(servers);
+                if work.limited {
+                    let each = LIMIT / u64::from(SERVERS);
+                    command.args(["--limit-store", &each.to_string(), "--outbox", LIMITED_OUTBOX]);
                 }
                 command.arg("--");
                 "pario:///file".to_owned()
             }
         };
-        let compute = if run.limited { COMPUTE_MS } else { 0 };
-        let (ranks, size) = (run.ranks.to_string(), plan.megabytes.to_string());
-        command.arg(&run.mpi.launcher).args(["-n", &ranks]).arg(&run.mpi.program);
-        command.args([
-            file.as_str(),
-            run.kernel,
-            run.how,
-            &size,
-            &plan.rounds.to_string(),
-            &compute.to_string(),
-        ]);
-        command.envs(SETTINGS).env("PARIO_REGISTRY", self.dir.join("registry")).stdin(Stdio::null());
-        if cores() < usize::from(run.ranks) {
+        let compute = if work.limited { compute_ms(&work.kernel, plan.megabytes) } else { 0 };
+        let rounds = if work.limited { plan.rounds.min(LIMITED_ROUNDS) } else { plan.rounds };
+        let cache = if work.limited { "warm" } else { "cold" };
+        command.arg(&run.mpi.launcher).args(["-n", &work.ranks.to_string()]).arg(&run.mpi.program);
+        command.args([file.as_str(), &work.kernel, work.how.word(), &plan.megabytes.to_string()]);
+        command.args([&rounds.to_string(), &compute.to_string(), cache]);
+        command.envs(SETTINGS).env("PARIO_REGISTRY", self.ground.registry_path()).stdin(Stdio::null());
+        if cores() < usize::from(work.ranks) {
             command.envs(CROWDED);
         }
-        let ran = command.output().map_err(BenchError::when("running a kernel"))?;
-        let _ = std::fs::remove_file(&plain);
-        let text = String::from_utf8_lossy(&ran.stdout);
-        let times = text.lines().find_map(times).filter(|_| ran.status.success());
-        let times = times.ok_or_else(|| {
-            let said = String::from_utf8_lossy(&ran.stderr);
-            let said =
-                said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
-            BenchError::Worker(format!(
-                "{} {} on {}, {} ranks: {said}",
-                run.kernel, run.how, run.mpi.io, run.ranks
-            ))
-        })?;
-        let Run { mpi, kernel, side, how, ranks, limited } = *run;
-        Ok(Case { mpi: mpi.io, kernel: kernel.to_owned(), side, how, ranks, limited, times })
+        Ok(command)
+    }
+
+    /// Preloads the pace; each run begins with an idle disk.
+    fn slow_down(&self, command: &mut Command) -> Result<(), BenchError> {
+        let state = self.ground.dir().join("pace");
+        std::fs::write(&state, [0; 8]).map_err(BenchError::at("writing", &state))?;
+        command.env("LD_PRELOAD", &self.pace);
+        command.env("PARIO_BENCH_PACE", state).env("PARIO_BENCH_RATE", LIMIT.to_string());
+        Ok(())
+    }
+}
+
+fn compile(
+    compiler: &Path,
+    options: &[&str],
+    (source, made): (&Path, &Path),
+    libraries: &[&str],
+) -> Result<(), BenchError> {
+    let mut command = Command::new(compiler);
+    command.args(options).arg("-o").args([made, source]).args(libraries).stdin(Stdio::null());
+    let ran = command.output().map_err(BenchError::at("running", compiler))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&ran.stderr).lines().next().unwrap_or("").to_owned();
+    Err(BenchError::Worker(format!("{}: {why}", compiler.display())))
+}
+
+/// What a launcher says of itself, in one line.
+fn version(launcher: &Path) -> String {
+    let said = Command::new(launcher).arg("--version").stdin(Stdio::null()).output();
+    let text = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();
+    let line = |word: &str| text.lines().find(|line| line.contains(word)).map(|line| line.trim().to_owned());
+    // MPICH's launcher is called after its build.
+    match line("Version:") {
+        Some(number) => format!("MPICH {}", number.trim_start_matches("Version:").trim()),
+        None => text.lines().next().unwrap_or("unknown").trim().to_owned(),
     }
 }
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-fn times(line: &str) -> Option<Times> {
-    let facts: Value = serde_json::from_str(line.trim()).ok()?;
-    let number = |name: &str| facts[name].as_f64();
-    Some(Times {
-        bytes: number("bytes")?,
-        open: number("open_s")?,
-        write: number("write_s")?,
-        total: number("total_s")?,
-        read: number("read_s")?,
-    })
 }

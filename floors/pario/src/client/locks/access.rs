@@ -62,7 +62,8 @@ impl OpenFile {
         } else if span.end - span.start == bytes {
             (LockShape::Bytes { start: span.start, end: span.end }, None)
         } else {
-            let shape = LockShape::Stream { view: place.view.number, offset: place.stream.start, bytes };
+            let (view, moved) = (place.view.number(), place.view.moved());
+            let shape = LockShape::Stream { view, moved, offset: place.stream.start, bytes };
             (shape, Some(Arc::clone(&place.view)))
         };
         self.lock_access(kind, shape, view).map(Some)

@@ -109,9 +109,9 @@ impl Token {
                 start <= from && to <= end
             }
             (
-                LockShape::Stream { view, offset, bytes },
-                LockShape::Stream { view: other, offset: from, bytes: length },
-            ) => view == other && offset <= from && from + length <= offset + bytes,
+                LockShape::Stream { view, moved, offset, bytes },
+                LockShape::Stream { view: other, moved: to, offset: from, bytes: length },
+            ) => (view, moved) == (other, to) && offset <= from && from + length <= offset + bytes,
             // A whole file holds every shape.
             (LockShape::Bytes { start, end }, LockShape::Stream { .. }) => start == 0 && end == u64::MAX,
             (LockShape::Stream { .. }, LockShape::Bytes { .. }) => false,
@@ -404,14 +404,16 @@ mod tests {
     #[test]
     fn shapes_are_covered_by_their_own_view_or_the_whole_file() {
         let (mut table, first) = with_whole_file();
-        let shape = LockShape::Stream { view: 3, offset: 100, bytes: 50 };
+        let stream = |view, moved, offset, bytes| LockShape::Stream { view, moved, offset, bytes };
+        let shape = stream(3, 8, 100, 50);
         assert!(table.begin(ME, ALONE, &shape).is_some());
         table.end(first);
         let mut table = Table::default();
         table.granted(ME, (9, ALONE, shape), &shape, &mut Vec::new());
-        assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 3, offset: 110, bytes: 40 }).is_some());
-        assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 3, offset: 110, bytes: 41 }).is_none());
-        assert!(table.begin(ME, ALONE, &LockShape::Stream { view: 4, offset: 110, bytes: 40 }).is_none());
+        assert!(table.begin(ME, ALONE, &stream(3, 8, 110, 40)).is_some());
+        assert!(table.begin(ME, ALONE, &stream(3, 8, 110, 41)).is_none());
+        assert!(table.begin(ME, ALONE, &stream(4, 8, 110, 40)).is_none());
+        assert!(table.begin(ME, ALONE, &stream(3, 9, 110, 40)).is_none(), "the same shape elsewhere");
     }
 
     #[test]

@@ -1,0 +1,58 @@
+//! `pario bench mpi`: every promised figure, by both MPIs, with plots and a page.
+
+use super::{bench, check_nothing_left};
+
+#[test]
+fn mpi_shows_every_promised_figure_and_leaves_nothing() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let plots = tempfile::tempdir().expect("a temporary directory");
+    let mut command =
+        bench(dir.path(), &["mpi", "--size", "32MB", "--ranks", "2", "--kernels", "btio,contiguous"]);
+    command.arg("--plots").arg(plots.path().join("made"));
+    let output = command.arg("--json").output().expect("the command runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let names = [
+        "btio_write_vs_best_native_2",
+        "btio_total_vs_best_native_2",
+        "btio_read_vs_best_native_2",
+        "btio_total_vs_romio_2",
+        "btio_total_vs_ompio_2",
+        "btio_limited_write_vs_best_native_2",
+        "contiguous_total_vs_best_native_2",
+        "contiguous_independent_total_vs_best_native_2",
+        "open_close_ms_2",
+    ];
+    for name in names {
+        let figure = &said["figures"][name];
+        assert!(figure["value"].as_f64().is_some_and(|value| 0.0 < value), "{name}: {}", said["figures"]);
+    }
+    // Whether anything is hidden is a matter of speed; that it was measured is not.
+    assert!(said["figures"]["iwrite_overlap_2"]["value"].is_number(), "{}", said["figures"]);
+    check_limited(&said["cases"]);
+    let page = std::fs::read_to_string(plots.path().join("made/figures.md")).expect("the page is there");
+    assert!(names.iter().all(|name| page.contains(name)), "{page}");
+    for plot in ["write_2", "total_2", "read_2", "limited_write_2"] {
+        let svg = std::fs::read_to_string(plots.path().join(format!("made/{plot}.svg"))).expect("a plot");
+        assert!(svg.contains("class=\"bar\""), "{plot}: {svg}");
+    }
+    check_nothing_left(dir.path());
+}
+
+/// The preloaded pace holds: computing apart, a rank of an MPI library has paid at least for what it wrote itself.
+fn check_limited(cases: &serde_json::Value) {
+    let limited = cases.as_array().expect("runs").iter();
+    let limited: Vec<_> =
+        limited.filter(|case| case["limited"] == true && case["side"] == "native").collect();
+    assert_eq!(limited.len(), 4, "two MPIs, collective and independent: {cases}");
+    for case in limited {
+        let (bytes, rounds) =
+            (case["bytes"].as_f64().expect("a number"), case["seconds"]["total_s"].as_array());
+        for seconds in rounds.expect("rounds").iter().filter_map(serde_json::Value::as_f64) {
+            // What is owed after each of eight dumps, at most 0.2 ms, may be paid while the ranks compute; and whoever is first pays less
+            // than who comes after.
+            let speed = bytes / 2.0 / (seconds + 0.0017);
+            assert!(speed <= 500e6, "{speed} bytes a second by each rank: {case}");
+        }
+    }
+}
