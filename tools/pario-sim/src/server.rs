@@ -206,7 +206,7 @@ impl Server {
     fn make_room(&mut self, below: &mut Below) -> bool {
         let Some(rest) = self.limit.checked_sub(BLOCK_BYTES as u64) else { return false };
         loop {
-            if self.ledger.shrink_to(rest) {
+            if self.ledger.shrink_to(rest, |_| ()) {
                 return true;
             }
             let Some(key) = self.oldest() else { return false };
