@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::{Chance, Trace, difference, each, histories, pattern, small};
 use pario::group::Group;
-use pario::view::SubarrayDimension;
+use pario::view::{Order, SubarrayDimension};
 use pario::{
     Alone, Datatype, Elements, EmbedOptions, GroupFile, Hints, Method, Partition, SchedulerSpec, Seek,
 };
