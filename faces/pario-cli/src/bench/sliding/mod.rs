@@ -102,7 +102,7 @@ pub(crate) struct SlidingReport {
 impl SlidingReport {
     /// Draws the speeds of all ways into a file.
     pub(crate) fn plot(&self, path: &Path) -> Result<(), BenchError> {
-        std::fs::write(path, self.shown.svg(&self.report.title)).map_err(BenchError::at("writing", path))
+        std::fs::write(path, self.shown.svg()).map_err(BenchError::at("writing", path))
     }
 
     /// A table for people.

@@ -20,6 +20,8 @@ pub(super) struct Shown {
     /// Whether goals are for this.
     is_promised: bool,
     is_far: bool,
+    /// Above the plot.
+    headline: String,
 }
 
 /// One scene.
@@ -34,7 +36,12 @@ struct Found {
 
 impl Shown {
     pub(super) fn new(plan: &SlidingPlan) -> Shown {
-        Shown { scenes: Vec::new(), is_promised: plan.is_promised(), is_far: 1 < plan.hosts }
+        let place = match plan.hosts {
+            1 => "one node".to_owned(),
+            hosts => format!("{hosts} hosts, {} Mbit/s", plan.link_bits_s / 1_000_000),
+        };
+        let headline = format!("Sliding windows of two pages of {}: {place}", plan.page);
+        Shown { scenes: Vec::new(), is_promised: plan.is_promised(), is_far: 1 < plan.hosts, headline }
     }
 
     pub(super) fn add(&mut self, scene: &Scene, takes: &Takes) {
@@ -87,9 +94,9 @@ impl Shown {
     }
 
     /// The speeds of all ways: as lines over what differs, as bars if nothing does.
-    pub(super) fn svg(&self, title: &str) -> String {
-        let title = title.split(';').next().unwrap_or(title).to_owned();
-        let labels = |x: &str| Labels { title: title.clone(), x: x.to_owned(), y: "MiB/s".to_owned() };
+    pub(super) fn svg(&self) -> String {
+        let labels =
+            |x: &str| Labels { title: self.headline.clone(), x: x.to_owned(), y: "MiB/s".to_owned() };
         let ways: Vec<Way> = Way::ALL
             .into_iter()
             .filter(|way| self.scenes.iter().any(|found| found.takes.contains_key(way)))
