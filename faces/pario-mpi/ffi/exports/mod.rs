@@ -14,7 +14,7 @@ use crate::abi::File;
 macro_rules! named {
     ($name:ident $pname:ident ($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
         const _: () = {
-            unsafe fn both($($arg: $ty),*) -> $ret $body
+            unsafe extern "C" fn both($($arg: $ty),*) -> $ret $body
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
