@@ -58,7 +58,7 @@ fn check(preemptions: usize, model: fn(), bugs: &[&'static [Place]]) {
 fn meta() -> RecordMeta {
     let object = ObjectId { inode: FILE, generation: Generation(1) };
     let layout = Layout::new(64 << 10, 1, 0, 1).expect("a layout");
-    RecordMeta { object, layout, view: 0, offset: 0, companions: 0 }
+    RecordMeta { object, layout, view: 0, moved: 0, offset: 0, companions: 0 }
 }
 
 /// A client's outbox and the server's side of it.
