@@ -6,6 +6,7 @@
 //! Never: touches the user's registry. Always: the plain yardstick lies in the same directory as the partitions' storage.
 
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +15,7 @@ use std::time::Duration;
 use pario::partition::launch::START_LIMIT;
 use pario::partition::{Key, Layers, Registry, State};
 use pario::start::{DownHow, Up};
+use rustix::process::{Pid, Signal};
 
 use super::error::BenchError;
 use crate::clock::{Began, rest};
@@ -22,6 +24,8 @@ use crate::clock::{Began, rest};
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 /// Servers that did next to nothing for so long are at rest; longer than the kernel's tick.
 const REST: Duration = Duration::from_millis(20);
+/// Looks for programs that should end, 50 ms apart.
+const ENDING_ATTEMPTS: u32 = 80;
 /// What looking around now and then costs them in that time, generously.
 const REST_NS_MAX: u64 = 1_000_000;
 
@@ -196,6 +200,7 @@ pub(crate) fn janitor(dir: &Path) -> Result<(), BenchError> {
     std::io::stdin()
         .read_to_end(&mut nothing)
         .map_err(BenchError::when("waiting for the benchmark's end"))?;
+    end_programs(dir);
     let registry = Registry::open(&dir.join("registry"));
     for entry in registry.list().unwrap_or_default() {
         // What was being started ends with its starter, and its directories go below.
@@ -204,6 +209,39 @@ pub(crate) fn janitor(dir: &Path) -> Result<(), BenchError> {
         }
     }
     remove(dir).map_err(BenchError::at("removing", dir))
+}
+
+/// Ends programs that were told of the directory and still run, as an MPI library's launcher and ranks do when the benchmark was killed:
+/// asked first, killed when they have not gone after two seconds.
+fn end_programs(dir: &Path) {
+    for attempt in 0..ENDING_ATTEMPTS {
+        let left = programs_of(dir);
+        if left.is_empty() {
+            return;
+        }
+        let signal = if attempt < ENDING_ATTEMPTS / 2 { Signal::TERM } else { Signal::KILL };
+        if attempt == 0 || signal == Signal::KILL {
+            for pid in left {
+                // Gone meanwhile, or somebody else's.
+                let _ = rustix::process::kill_process(pid, signal);
+            }
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}
+
+/// Processes whose command line names something in the directory, but for this one and its parent.
+fn programs_of(dir: &Path) -> Vec<Pid> {
+    let own = [Some(rustix::process::getpid()), rustix::process::getppid()];
+    let name = dir.as_os_str().as_bytes();
+    let named = |pid: &Pid| {
+        let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
+        let line = std::fs::read(path).unwrap_or_default();
+        line.windows(name.len()).any(|part| part == name)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw);
+    pids.filter(|pid| !own.contains(&Some(*pid))).filter(named).collect()
 }
 
 /// Removes everything in `dir`. Servers that were being started when their starter was killed, and workers, may still be putting

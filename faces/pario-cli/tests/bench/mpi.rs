@@ -1,6 +1,6 @@
 //! `pario bench mpi`: every promised figure, by both MPIs, with plots and a page.
 
-use super::{bench, check_nothing_left};
+use super::{bench, check_nothing_left, wait_for};
 
 #[test]
 fn mpi_shows_every_promised_figure_and_leaves_nothing() {
@@ -37,6 +37,31 @@ fn mpi_shows_every_promised_figure_and_leaves_nothing() {
         assert!(svg.contains("class=\"bar\""), "{plot}: {svg}");
     }
     check_nothing_left(dir.path());
+}
+
+/// Processes that run one of the benchmark's programs in `dir`.
+fn ranks_in(dir: &std::path::Path) -> usize {
+    let wanted = dir.to_str().expect("a plain name");
+    let entries = std::fs::read_dir("/proc").expect("processes").flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let programs = lines.filter_map(|line| line.split(|byte| *byte == 0).next().map(<[u8]>::to_vec));
+    let programs = programs.map(|program| String::from_utf8_lossy(&program).into_owned());
+    programs.filter(|program| program.starts_with(wanted) && program.contains("/kernels-")).count()
+}
+
+#[test]
+fn mpi_that_is_killed_leaves_no_rank_behind() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut command =
+        bench(dir.path(), &["mpi", "--size", "64MB", "--ranks", "2", "--kernels", "contiguous"]);
+    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    let mut running = command.spawn().expect("the command runs");
+    wait_for("a rank", || 2 <= ranks_in(dir.path()));
+    running.kill().expect("it can be killed");
+    running.wait().expect("it ends");
+    wait_for("the end of all ranks", || ranks_in(dir.path()) == 0);
+    let is_empty = || std::fs::read_dir(dir.path()).expect("the directory is there").next().is_none();
+    wait_for("the janitor", is_empty);
 }
 
 /// The preloaded pace holds: computing apart, a rank of an MPI library has paid at least for what it wrote itself.
