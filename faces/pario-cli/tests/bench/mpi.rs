@@ -1,5 +1,10 @@
 //! `pario bench mpi`: every promised figure, by both MPIs, with plots and a page.
 
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::{bench, check_nothing_left, wait_for};
 
 #[test]
@@ -40,13 +45,27 @@ fn mpi_shows_every_promised_figure_and_leaves_nothing() {
 }
 
 /// Processes that run one of the benchmark's programs in `dir`.
-fn ranks_in(dir: &std::path::Path) -> usize {
+fn ranks_in(dir: &Path) -> Vec<Pid> {
     let wanted = dir.to_str().expect("a plain name");
+    let runs = |pid: &Pid| {
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+        let program = String::from_utf8_lossy(line.split(|byte| *byte == 0).next().unwrap_or_default());
+        program.starts_with(wanted) && program.contains("/kernels-")
+    };
     let entries = std::fs::read_dir("/proc").expect("processes").flatten();
-    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    let programs = lines.filter_map(|line| line.split(|byte| *byte == 0).next().map(<[u8]>::to_vec));
-    let programs = programs.map(|program| String::from_utf8_lossy(&program).into_owned());
-    programs.filter(|program| program.starts_with(wanted) && program.contains("/kernels-")).count()
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(Pid::from_raw).filter(runs).collect()
+}
+
+/// Ends what a failed test leaves.
+struct Sweeper<'a>(&'a Path);
+
+impl Drop for Sweeper<'_> {
+    fn drop(&mut self) {
+        for pid in ranks_in(self.0) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
 }
 
 #[test]
@@ -54,12 +73,16 @@ fn mpi_that_is_killed_leaves_no_rank_behind() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let mut command =
         bench(dir.path(), &["mpi", "--size", "64MB", "--ranks", "2", "--kernels", "contiguous"]);
-    command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = command.spawn().expect("the command runs");
-    wait_for("a rank", || 2 <= ranks_in(dir.path()));
+    let _sweeper = Sweeper(dir.path());
+    wait_for("a rank", || !ranks_in(dir.path()).is_empty());
+    // A rank that does not go on would keep the others waiting for ever.
+    let stopped = ranks_in(dir.path()).first().map(|pid| kill_process(*pid, Signal::STOP));
+    assert!(matches!(stopped, Some(Ok(()))), "a rank is stopped: {stopped:?}");
     running.kill().expect("it can be killed");
     running.wait().expect("it ends");
-    wait_for("the end of all ranks", || ranks_in(dir.path()) == 0);
+    wait_for("the end of all ranks", || ranks_in(dir.path()).is_empty());
     let is_empty = || std::fs::read_dir(dir.path()).expect("the directory is there").next().is_none();
     wait_for("the janitor", is_empty);
 }
