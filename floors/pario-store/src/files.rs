@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
     use crate::conformance;
-    use crate::testing::TempDirs;
+    use crate::testing::{SwitchDisk, TempDirs};
 
     fn object(inode: u64, generation: u32) -> ObjectId {
         ObjectId { inode: InodeId(inode), generation: Generation(generation) }
@@ -228,17 +228,22 @@ mod tests {
 
     #[test]
     fn only_large_writes_that_lengthen_an_object_make_room() {
+        const LARGE: u64 = ROOM_BYTES_MIN;
         let dir = tempfile::tempdir().unwrap();
-        let store = FilesStore::open(dir.path()).unwrap();
-        let id = object(1, 0);
-        store.write(id, LocalOffset(0), &[Piece::from(&b"x"[..])]).unwrap();
-        let lengthens = |range: Range<u64>| {
-            store.directory.with(id, Want::Existing, |open| Ok(open.lengthens(&range))).unwrap().unwrap()
+        let disk = SwitchDisk::default();
+        let rooms = Arc::clone(&disk.rooms);
+        let store = FilesStore::open_on(Arc::new(disk), dir.path()).unwrap();
+        let data = vec![7; usize::try_from(LARGE).unwrap()];
+        let write = |at: u64, bytes: u64| {
+            let piece = Piece::from(&data[..usize::try_from(bytes).unwrap()]);
+            store.write(object(1, 0), LocalOffset(at), &[piece]).unwrap();
+            std::mem::take(&mut *rooms.lock().unwrap())
         };
-        assert!(!lengthens(0..1), "it is as long already");
-        assert!(lengthens(1..1000));
-        assert!(!lengthens(10..1000));
-        assert!(lengthens(500..1001));
+        assert_eq!(write(0, LARGE - 1), [], "too small");
+        assert_eq!(write(0, LARGE), [(0, LARGE)], "longer by a byte");
+        assert_eq!(write(0, LARGE), [], "as long already");
+        assert_eq!(write(5 * LARGE, LARGE), [(5 * LARGE, LARGE)], "behind a hole, which stays one");
+        assert_eq!(write(2 * LARGE, LARGE), [], "inside");
     }
 
     #[test]

@@ -33,17 +33,21 @@ impl TempDirs {
 pub(crate) struct SwitchDisk {
     pub(crate) fail_writes: Arc<AtomicI32>,
     pub(crate) refuse_direct: bool,
+    /// Ranges that blocks were asked for.
+    pub(crate) rooms: Arc<Mutex<Vec<(u64, u64)>>>,
 }
 
 #[derive(Debug)]
 struct SwitchFile {
     file: Arc<dyn DiskFile>,
     fail_writes: Arc<AtomicI32>,
+    rooms: Arc<Mutex<Vec<(u64, u64)>>>,
 }
 
 impl SwitchDisk {
     fn wrap(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(SwitchFile { file, fail_writes: Arc::clone(&self.fail_writes) })
+        let (fail_writes, rooms) = (Arc::clone(&self.fail_writes), Arc::clone(&self.rooms));
+        Arc::new(SwitchFile { file, fail_writes, rooms })
     }
 }
 
@@ -118,6 +122,11 @@ impl DiskFile for SwitchFile {
 
     fn length(&self) -> io::Result<u64> {
         self.file.length()
+    }
+
+    fn make_room(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.rooms.lock().unwrap().push((offset, bytes));
+        self.file.make_room(offset, bytes)
     }
 
     fn sync_data(&self) -> io::Result<()> {

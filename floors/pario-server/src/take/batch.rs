@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex};
 use pario_store::Store;
-use pario_sys::file_map::Scattered;
 use pario_sys::kill_point::{Point, reach};
-use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
+use pario_sys::piece::Piece;
 use pario_view::View;
 
+use super::run::Run;
 use super::store_fault;
 use crate::desk::{Desk, Turn, Wish};
 use crate::stats::ServerStats;
@@ -410,120 +410,6 @@ impl Covered {
     }
 }
 
-/// Pieces of fewer bytes are copied together: that costs less than the kernel's work for one more piece.
-const COPIED_BYTES_MAX: usize = 512;
-/// Bytes that are copied together before they are written, small enough to stay in a processor's cache.
-const COPY_BYTES_MAX: usize = 256 << 10;
-
-/// Small pieces with holes between them are written by one call within so many bytes of an object.
-const SCATTER_BYTES_MAX: u64 = 1 << 20;
-/// As many of them.
-const SCATTER_PIECES_MAX: usize = 1 << 16;
-
-/// Pieces that follow each other in an object; small ones may leave holes.
-#[derive(Default)]
-struct Run<'a> {
-    start: u64,
-    end: u64,
-    /// Without holes.
-    bytes: u64,
-    parts: Vec<Part<'a>>,
-    /// Parts before which there is a hole, by number, and where they begin.
-    holes: Vec<(usize, u64)>,
-    /// Small pieces, copied together: room for all that a run may have, made when the first one comes, and how much is used.
-    copies: Vec<u8>,
-    copied: usize,
-    /// Pieces as they were cut.
-    pieces: u64,
-    /// Slices that they come from.
-    slices: Vec<usize>,
-}
-
-/// One buffer of a vectored write.
-#[derive(Clone)]
-enum Part<'a> {
-    /// Where it lies.
-    InPlace(Piece<'a>),
-    /// In the run's copies.
-    Copied(Range<usize>),
-}
-
-impl<'a> Run<'a> {
-    /// Whether a piece can join those that are there.
-    #[inline]
-    fn takes(&self, cut: &Cut) -> bool {
-        if self.parts.is_empty() {
-            return true;
-        }
-        let bytes = cut.bytes as usize;
-        let is_small = bytes < COPIED_BYTES_MAX;
-        let has_room = !is_small || self.copied + bytes <= COPY_BYTES_MAX;
-        if self.holes.is_empty() && self.end == cut.local {
-            return has_room && self.parts.len() < PIECES_PER_CALL_MAX;
-        }
-        let all_small = is_small && self.bytes == self.copied as u64;
-        let is_near = self.end <= cut.local && cut.end() - self.start <= SCATTER_BYTES_MAX;
-        has_room && all_small && is_near && self.parts.len() < SCATTER_PIECES_MAX
-    }
-
-    #[inline]
-    fn push(&mut self, at: u64, piece: Piece<'a>) {
-        if self.parts.is_empty() {
-            (self.start, self.end) = (at, at);
-        }
-        let is_hole = self.end != at;
-        if is_hole {
-            self.holes.push((self.parts.len(), at));
-        }
-        (self.end, self.bytes) = (at + piece.len() as u64, self.bytes + piece.len() as u64);
-        self.pieces += 1;
-        if COPIED_BYTES_MAX <= piece.len() {
-            self.parts.push(Part::InPlace(piece));
-            return;
-        }
-        self.copies.resize(COPY_BYTES_MAX, 0);
-        let (start, end) = (self.copied, self.copied + piece.len());
-        piece.copy_to(&mut self.copies[start..end]);
-        self.copied = end;
-        match self.parts.last_mut() {
-            Some(Part::Copied(last)) if !is_hole => last.end = end,
-            Some(Part::Copied(_) | Part::InPlace(_)) | None => self.parts.push(Part::Copied(start..end)),
-        }
-    }
-
-    fn buffers(&self) -> Vec<Piece<'_>> {
-        let buffer = |part: &Part<'a>| match part {
-            Part::InPlace(piece) => *piece,
-            Part::Copied(range) => Piece::from(&self.copies[range.clone()]),
-        };
-        self.parts.iter().map(buffer).collect()
-    }
-
-    /// The same with their places, where there are holes and all were copied.
-    fn scattered(&self) -> Vec<Scattered<'_>> {
-        let mut holes = self.holes.iter().peekable();
-        let mut at = self.start;
-        let mut pieces = Vec::with_capacity(self.parts.len());
-        for (number, part) in self.parts.iter().enumerate() {
-            if let Some((_, begins)) = holes.next_if(|(before, _)| *before == number) {
-                at = *begins;
-            }
-            if let Part::Copied(range) = part {
-                pieces.push(Scattered { at, bytes: &self.copies[range.clone()] });
-                at += range.len() as u64;
-            }
-        }
-        pieces
-    }
-
-    fn clear(&mut self) {
-        self.parts.clear();
-        self.holes.clear();
-        self.slices.clear();
-        (self.copied, self.pieces, self.bytes) = (0, 0, 0);
-    }
-}
-
 /// Puts pieces together and writes them.
 struct Writer<'a, 'g> {
     index: ServerIndex,
@@ -550,7 +436,7 @@ impl<'a, 'g> Writer<'a, 'g> {
     #[inline]
     fn push(&mut self, group: &[Slice<'a>], number: usize, cut: &Cut) {
         let Some(data) = group[number].data else { return };
-        if !self.run.takes(cut) {
+        if !self.run.takes(cut.local, cut.bytes as usize) {
             self.flush(group);
         }
         self.run.push(cut.local, data.part(cut.data_at as usize, cut.bytes as usize));
@@ -561,7 +447,7 @@ impl<'a, 'g> Writer<'a, 'g> {
     }
 
     fn flush(&mut self, group: &[Slice<'a>]) {
-        if self.run.parts.is_empty() {
+        if self.run.is_empty() {
             return;
         }
         let slices = self.run.slices.iter().map(|number| &group[*number]);

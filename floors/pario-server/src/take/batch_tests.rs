@@ -56,6 +56,39 @@ fn neighbours_become_one_write() {
     assert_eq!(stats.snapshot().staged_pieces, 3);
 }
 
+#[test]
+fn small_pieces_with_holes_become_one_call() {
+    let mut batch = Batch::new(ServerIndex(0));
+    for number in 0..200u64 {
+        // Two writers in turn, with a hole behind each pair.
+        let at = number / 2 * 10 + number % 2 * 4;
+        add(&mut batch, 1, at, stamp(number, usize::from(number % 2 == 0)), b"abcd");
+    }
+    let (store, stats) = apply(&mut batch);
+    let expected: Vec<u8> = (0..99).flat_map(|_| *b"abcdabcd\0\0").chain(*b"abcdabcd").collect();
+    assert_eq!(contents(&store, 1), expected);
+    let staged = stats.snapshot();
+    assert_eq!((staged.staged_writes, staged.staged_pieces, staged.staged_bytes), (1, 200, 800));
+}
+
+#[test]
+fn holes_are_not_bridged_by_large_pieces_or_over_long_ways() {
+    static LARGE: [u8; 600] = [7; 600];
+    let mut batch = Batch::new(ServerIndex(0));
+    add(&mut batch, 1, 0, stamp(1, 0), b"ab");
+    add(&mut batch, 1, 10, stamp(2, 0), &LARGE);
+    add(&mut batch, 1, 700, stamp(3, 0), b"cd");
+    add(&mut batch, 1, 710, stamp(4, 0), b"ef");
+    add(&mut batch, 1, 900_000, stamp(5, 0), b"gh");
+    let (store, stats) = apply(&mut batch);
+    assert_eq!(stats.snapshot().staged_writes, 3, "alone, the large one, the last three");
+    let bytes = contents(&store, 1);
+    assert_eq!(
+        (&bytes[..12], &bytes[609..612], &bytes[700..712]),
+        (&b"ab\0\0\0\0\0\0\0\0\x07\x07"[..], &b"\x07\0\0"[..], &b"cd\0\0\0\0\0\0\0\0ef"[..])
+    );
+}
+
 /// The next object's first piece may start where the last one's run ended; it once was written at that run's start.
 #[test]
 fn objects_are_not_taken_for_each_other() {

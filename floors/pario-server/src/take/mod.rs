@@ -7,6 +7,7 @@ mod batch;
 mod circles;
 mod outboxes;
 mod patience;
+mod run;
 mod scan;
 mod shared;
 mod shares;

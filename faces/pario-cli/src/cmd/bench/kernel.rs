@@ -52,7 +52,7 @@ pub(super) struct BtioArgs {
     #[arg(long, value_name = "BYTES")]
     run_bytes: Option<u64>,
     /// Only the cooperative cache on a plain file, against the plain file alone
-    #[arg(long)]
+    #[arg(long, conflicts_with = "store_limit")]
     cache: bool,
     /// Only atomic mode, against none
     #[arg(long, conflicts_with = "cache")]
@@ -94,7 +94,7 @@ pub(super) struct FlashArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     dumps: u64,
     /// Only the cooperative cache on a plain file, against the plain file alone
-    #[arg(long)]
+    #[arg(long, conflicts_with = "store_limit")]
     cache: bool,
 }
 

@@ -1,0 +1,126 @@
+//! A run: pieces of one object that are put together and written by one call.
+//!
+//! Never: has pieces that overlap or go back; puts a large piece where there are holes. Always: small pieces are copied, so that what a
+//! call of the store sees are few buffers, or, where they leave holes, one buffer and its place for each stretch.
+
+use std::ops::Range;
+
+use pario_sys::file_map::Scattered;
+use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
+
+/// Pieces of fewer bytes are copied together: that costs less than the kernel's work for one more piece.
+const COPIED_BYTES_MAX: usize = 512;
+/// Bytes that are copied together before they are written, small enough to stay in a processor's cache.
+const COPY_BYTES_MAX: usize = 256 << 10;
+
+/// Small pieces with holes between them are written by one call within so many bytes of an object.
+const SCATTER_BYTES_MAX: u64 = 1 << 20;
+/// As many of them.
+const SCATTER_PIECES_MAX: usize = 1 << 16;
+
+/// Pieces that follow each other in an object; small ones may leave holes.
+#[derive(Default)]
+pub(super) struct Run<'a> {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// Without holes.
+    pub(super) bytes: u64,
+    parts: Vec<Part<'a>>,
+    /// Parts before which there is a hole, by number, and where they begin.
+    pub(super) holes: Vec<(usize, u64)>,
+    /// Small pieces, copied together: room for all that a run may have, made when the first one comes, and how much is used.
+    copies: Vec<u8>,
+    copied: usize,
+    /// Pieces as they were cut.
+    pub(super) pieces: u64,
+    /// Slices that they come from.
+    pub(super) slices: Vec<usize>,
+}
+
+/// One buffer of a vectored write.
+#[derive(Clone)]
+enum Part<'a> {
+    /// Where it lies.
+    InPlace(Piece<'a>),
+    /// In the run's copies.
+    Copied(Range<usize>),
+}
+
+impl<'a> Run<'a> {
+    /// Whether a piece can join those that are there.
+    #[inline]
+    pub(super) fn takes(&self, at: u64, bytes: usize) -> bool {
+        if self.parts.is_empty() {
+            return true;
+        }
+        let is_small = bytes < COPIED_BYTES_MAX;
+        let has_room = !is_small || self.copied + bytes <= COPY_BYTES_MAX;
+        if self.holes.is_empty() && self.end == at {
+            return has_room && self.parts.len() < PIECES_PER_CALL_MAX;
+        }
+        let all_small = is_small && self.bytes == self.copied as u64;
+        let is_near = self.end <= at && at + bytes as u64 - self.start <= SCATTER_BYTES_MAX;
+        has_room && all_small && is_near && self.parts.len() < SCATTER_PIECES_MAX
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, at: u64, piece: Piece<'a>) {
+        if self.parts.is_empty() {
+            (self.start, self.end) = (at, at);
+        }
+        let is_hole = self.end != at;
+        if is_hole {
+            self.holes.push((self.parts.len(), at));
+        }
+        (self.end, self.bytes) = (at + piece.len() as u64, self.bytes + piece.len() as u64);
+        self.pieces += 1;
+        if COPIED_BYTES_MAX <= piece.len() {
+            self.parts.push(Part::InPlace(piece));
+            return;
+        }
+        self.copies.resize(COPY_BYTES_MAX, 0);
+        let (start, end) = (self.copied, self.copied + piece.len());
+        piece.copy_to(&mut self.copies[start..end]);
+        self.copied = end;
+        match self.parts.last_mut() {
+            Some(Part::Copied(last)) if !is_hole => last.end = end,
+            Some(Part::Copied(_) | Part::InPlace(_)) | None => self.parts.push(Part::Copied(start..end)),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    pub(super) fn buffers(&self) -> Vec<Piece<'_>> {
+        let buffer = |part: &Part<'a>| match part {
+            Part::InPlace(piece) => *piece,
+            Part::Copied(range) => Piece::from(&self.copies[range.clone()]),
+        };
+        self.parts.iter().map(buffer).collect()
+    }
+
+    /// The same with their places, where there are holes and all were copied.
+    pub(super) fn scattered(&self) -> Vec<Scattered<'_>> {
+        let mut holes = self.holes.iter().peekable();
+        let mut at = self.start;
+        let mut pieces = Vec::with_capacity(self.parts.len());
+        for (number, part) in self.parts.iter().enumerate() {
+            if let Some((_, begins)) = holes.next_if(|(before, _)| *before == number) {
+                at = *begins;
+            }
+            if let Part::Copied(range) = part {
+                pieces.push(Scattered { at, bytes: &self.copies[range.clone()] });
+                at += range.len() as u64;
+            }
+        }
+        pieces
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.parts.clear();
+        self.holes.clear();
+        self.slices.clear();
+        (self.copied, self.pieces, self.bytes) = (0, 0, 0);
+    }
+}
