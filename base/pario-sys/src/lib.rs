@@ -17,6 +17,7 @@ pub mod file_map;
 pub mod kill_point;
 pub mod piece;
 pub mod process;
+pub mod room;
 #[cfg_attr(loom, path = "loom/shared.rs")]
 pub mod shared;
 pub mod signals;

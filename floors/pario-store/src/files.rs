@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
 use pario_sys::Piece;
 use pario_sys::file_map::Scattered;
+use pario_sys::room::ROOM_BYTES_MIN;
 
 use crate::directory::{Buffering, ObjectDirectory, OpenObject, Want};
 use crate::disk::Disk;
@@ -27,9 +28,6 @@ pub struct FilesStore {
     counters: Counters,
     makes_room: AtomicBool,
 }
-
-/// Allotting blocks is one more call: less is not worth it.
-const ROOM_BYTES_MIN: u64 = 256 << 10;
 
 impl FilesStore {
     /// Opens the store in `dir`, which must be there; an empty one becomes a store.

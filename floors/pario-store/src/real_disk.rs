@@ -12,7 +12,8 @@ use pario_core::Space;
 use pario_sys::Piece;
 use pario_sys::aligned::ALIGNMENT;
 use pario_sys::file_map::{Scattered, scatter};
-use rustix::fs::{FallocateFlags, OFlags};
+use pario_sys::room;
+use rustix::fs::OFlags;
 
 use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
 
@@ -111,15 +112,10 @@ impl Disk for RealDisk {
         Ok(rustix::fs::syncfs(File::open(path)?)?)
     }
 
-    /// Measured on ext4: it books every new page of a write on its own, unless the blocks are there already. One call for a whole
-    /// range first makes a large write a third cheaper.
     fn gains_by_room(&self, path: &Path) -> bool {
-        rustix::fs::statfs(path).is_ok_and(|found| found.f_type == EXT4_MAGIC)
+        File::open(path).is_ok_and(|dir| room::gains_by_room(dir.as_fd()))
     }
 }
-
-/// What `statfs` says of ext2, ext3 and ext4.
-const EXT4_MAGIC: rustix::fs::FsWord = 0xEF53;
 
 /// Names a device of this machine among those of all machines: the boot's identity tells machines apart.
 fn pool_of(device: u64) -> u64 {
@@ -178,8 +174,7 @@ impl DiskFile for RealFile {
     }
 
     fn make_room(&self, offset: u64, bytes: u64) -> io::Result<()> {
-        let allot = || rustix::fs::fallocate(&self.0, FallocateFlags::KEEP_SIZE, offset, bytes);
-        Ok(rustix::io::retry_on_intr(allot)?)
+        room::make_room(self.0.as_fd(), offset..offset.saturating_add(bytes))
     }
 
     fn sync_data(&self) -> io::Result<()> {

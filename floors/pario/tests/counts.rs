@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | 8 KiB write, steady state | 0 | 0 (a doorbell now and then) | 2: into the outbox, out of it into the store |
 //! | 1 MiB direct write or read | 0 | 1 | 1: by the kernel |
+//! | a direct write over many blocks | 0 | 1 for each server and 16 MiB | 1: by the kernel |
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -112,6 +113,21 @@ fn a_large_write_or_read_costs_one_system_call_and_no_message() {
         assert_eq!(counts, expected, "{store:?}");
         assert_eq!((syscw, syscr), (0, 32), "{store:?}");
     }
+}
+
+/// Neighbouring blocks of a server go with one call.
+#[test]
+fn a_write_over_many_blocks_costs_a_system_call_for_each_server() {
+    let partition = start(EmbedTransport::Unix, EmbedStore::Files);
+    let file = partition.create("f").unwrap();
+    let data = common::pattern(32 << 20, 5);
+    file.write_at(0, &data[..4 << 20]).unwrap();
+    let (counts, syscw, syscr) = counted(&partition, || file.write_at(4 * MIB, &data).unwrap());
+    let expected = Counts { direct_writes: 4, direct_write_bytes: 32 * MIB, ..Counts::default() };
+    assert_eq!((counts, syscw, syscr), (expected, 4, 0));
+    let mut back = vec![0; 32 << 20];
+    file.read_exact_at(4 * MIB, &mut back).unwrap();
+    assert_eq!(common::difference(&data, &back), None);
 }
 
 /// A second look at a file that nobody else uses costs nothing either: the lease is kept.

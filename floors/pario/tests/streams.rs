@@ -10,7 +10,8 @@ use common::{Chance, Trace, difference, each, histories, pattern, small};
 use pario::group::Group;
 use pario::view::{Order, SubarrayDimension};
 use pario::{
-    Alone, Datatype, Elements, EmbedOptions, GroupFile, Hints, Method, Partition, SchedulerSpec, Seek,
+    Alone, Datatype, Elements, EmbedOptions, EmbedStore, EmbedTransport, GroupFile, Hints, Method, Partition,
+    SchedulerSpec, Seek,
 };
 
 fn open(partition: &Partition, group: &Arc<dyn Group>, path: &str) -> GroupFile {
@@ -69,6 +70,48 @@ fn interleaved_writers_make_one_file_and_read_each_others_bytes() {
             assert_eq!(*found, data[rank][row * 700 + rest], "byte {at}");
         }
     });
+}
+
+/// Pieces that are too large for records: all members write at the same time, server by server, beside members' small records.
+#[test]
+fn large_pieces_of_interleaved_views_are_written_directly_and_whole() {
+    const RUN: i64 = 600_000;
+    const DUMPS: usize = 6;
+    let (transport, store) = (EmbedTransport::Unix, EmbedStore::Files);
+    let partition = Partition::embed(&EmbedOptions { transport, store, ..small(3, 64 << 10) }).unwrap();
+    let data: Vec<Vec<u8>> = (0..4).map(|rank| pattern(2 * RUN as usize * DUMPS, rank)).collect();
+    std::thread::scope(|scope| {
+        for group in pario::group::threads_on(&[0, 0, 0, 0]) {
+            let (client, data) = (partition.another_client(), &data);
+            scope.spawn(move || {
+                let rank = group.rank();
+                let file = open(&client, &group, "f");
+                let (displacement, filetype) = interleaved(rank as i64, 4, RUN);
+                file.set_view(displacement, &byte(), &filetype).unwrap();
+                for (dump, bytes) in data[rank].chunks(2 * RUN as usize).enumerate() {
+                    let at = dump as u64 * 2 * RUN as u64;
+                    // The last member's own small pieces go by records, which large ones of the others must bear.
+                    if rank == 3 {
+                        let (head, tail) = bytes.split_at(1000);
+                        file.write_at(at, head).unwrap();
+                        file.write_at(at + 1000, tail).unwrap();
+                    } else {
+                        file.write_at(at, bytes).unwrap();
+                    }
+                }
+                let counts = client.counts();
+                assert!(0 < counts.direct_write_bytes, "rank {rank}: {counts:?}");
+                file.close().unwrap();
+            });
+        }
+    });
+    let all = whole(&partition, "f");
+    assert_eq!(all.len(), data.len() * data[0].len());
+    for (block, found) in all.chunks(RUN as usize).enumerate() {
+        let (rank, row) = (block % 4, block / 4);
+        let expected = &data[rank][row * RUN as usize..(row + 1) * RUN as usize];
+        assert_eq!(difference(expected, found), None, "block {block}");
+    }
 }
 
 fn files_len(ranks: u64) -> usize {

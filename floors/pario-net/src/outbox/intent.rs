@@ -45,6 +45,14 @@ impl Outbox {
     }
 }
 
+impl Outbox {
+    /// Whether a server is in the middle of a round, so that a direct write announced now would come to nothing.
+    #[must_use]
+    pub fn is_taking(&self, server: ServerIndex) -> bool {
+        self.cursor(server).is_some_and(|cursor| cursor.is_taking())
+    }
+}
+
 impl Intent<'_> {
     /// The bytes are in the store.
     pub fn done(mut self) {

@@ -9,6 +9,7 @@
 
 mod application;
 mod counts;
+mod direct;
 mod directory;
 mod faults;
 mod file;

@@ -21,7 +21,9 @@ use super::open_file::OpenFile;
 use super::views::NumberedView;
 
 /// Pieces of this size are written one by one, each by the way that suits it.
-const LARGE_BYTES: u64 = 128 << 10;
+const LARGE_BYTES: u64 = 512 << 10;
+/// So many pieces are looked at together; a view may have small ones behind its large ones.
+const PIECES_AT_ONCE_MAX: usize = 4096;
 
 /// Where in which view.
 #[derive(Clone, Debug)]
@@ -118,20 +120,33 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Large pieces, each as a write of its own.
+    /// Large pieces, each by the way that suits it.
     fn write_pieces(
         self: &Arc<Self>,
         place: &Place,
         source: &Source<'_>,
-        told: (&AtomicU64, Guarded),
+        (heard, guarded): (&AtomicU64, Guarded),
     ) -> Result<(), Fault> {
-        let (bytes, mut done) = (source.in_a_row(), 0);
-        for extent in place.view.view().extents(place.stream.clone()) {
-            let length = usize::try_from(extent.bytes).expect("inside the caller's memory");
-            self.write(extent.file_offset, &bytes[done..done + length], told)?;
-            done += length;
+        let bytes = source.in_a_row();
+        let (mut rest, mut extents): (&[u8], _) = (&bytes, place.view.view().extents(place.stream.clone()));
+        loop {
+            let mut pieces: Vec<(u64, &[u8])> = Vec::new();
+            for extent in extents.by_ref().take(PIECES_AT_ONCE_MAX) {
+                let length = usize::try_from(extent.bytes).expect("inside the caller's memory");
+                let (piece, behind) = rest.split_at(length);
+                pieces.push((extent.file_offset, piece));
+                rest = behind;
+            }
+            match pieces.as_slice() {
+                [] => return Ok(()),
+                [(offset, data)] => self.write(*offset, data, (heard, guarded))?,
+                _ => {
+                    let _time = self.mount.timed(&self.mount.counters.write_ns);
+                    let access = self.access(Want::Write {})?;
+                    self.write_ranges_under(&access, &pieces, heard)?;
+                }
+            }
         }
-        Ok(())
     }
 
     /// The servers that a range of a stream concerns, in the order in which this process turns to them.

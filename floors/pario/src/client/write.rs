@@ -10,23 +10,21 @@
 //! returns when the servers have it.
 
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
 use pario_net::message::{Phase, Request};
-use pario_net::outbox::{Intent, Outbox, RecordMeta};
-use pario_sys::kill_point::{Point, reach};
-use pario_sys::piece::write_pieces_at;
+use pario_net::outbox::RecordMeta;
 
+use super::direct::{self, DirectPart};
 use super::lease::Access;
 use super::locks::{Guarded, Kind};
 use super::mount::Started;
-use super::open_file::{Loan, OpenFile};
+use super::open_file::OpenFile;
 
-/// Smallest part that is written directly: below, the system call costs more than the second copy.
+/// Smallest run that is written directly: below, the system call costs more than the second copy.
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,14 +72,35 @@ impl OpenFile {
     pub(super) fn write_under(
         self: &Arc<Self>,
         access: &Access<'_>,
-        Range { start: offset, end }: Range<u64>,
+        range: Range<u64>,
         data: &[u8],
         heard: &AtomicU64,
     ) -> Result<(), Fault> {
-        let written = Write { file: self, access, offset, data, heard }.run();
+        self.write_ranges_under(access, &[(range.start, data)], heard)
+    }
+
+    /// The same to several ranges that share no byte; all go one way, since records among direct writes would be in their way.
+    pub(super) fn write_ranges_under(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        ranges: &[(u64, &[u8])],
+        heard: &AtomicU64,
+    ) -> Result<(), Fault> {
+        // Several are here because they are large.
+        let large = match ranges {
+            [(offset, data)] => self.is_large(*offset, data.len() as u64),
+            _ => true,
+        };
+        let to_write = |&(offset, data): &_| Write { file: self, access, offset, data, heard, large };
+        let writes: Vec<Write<'_>> = ranges.iter().map(to_write).collect();
+        let written = write_ranges(&writes);
         // Behind the write: what another thread asked for ahead meanwhile may not have it.
         self.discard_ahead();
-        self.note_written(offset..end);
+        let mut end = 0;
+        for write in &writes {
+            self.note_written(write.range());
+            end = end.max(write.range().end);
+        }
         written?;
         if access.phase == (Phase::Mixed {}) && self.size.load(Ordering::Acquire) < end {
             self.mount.call(ServerIndex::MANAGER, &Request::Extend { inode: self.inode, end })?;
@@ -89,43 +108,82 @@ impl OpenFile {
         self.wrote_to(end);
         Ok(())
     }
+
+    /// Whether servers have their parts of a range in large runs.
+    fn is_large(&self, offset: u64, bytes: u64) -> bool {
+        let stripe = self.layout.stripe_bytes();
+        let blocks = (offset + bytes.saturating_sub(1)) / stripe - offset / stripe + 1;
+        DIRECT_BYTES_MIN * blocks.min(u64::from(self.layout.count())) <= bytes
+    }
 }
 
-struct Write<'a> {
-    file: &'a Arc<OpenFile>,
-    access: &'a Access<'a>,
-    offset: u64,
-    data: &'a [u8],
-    heard: &'a AtomicU64,
+/// One range of the file that is written.
+pub(super) struct Write<'a> {
+    pub(super) file: &'a Arc<OpenFile>,
+    pub(super) access: &'a Access<'a>,
+    pub(super) offset: u64,
+    pub(super) data: &'a [u8],
+    pub(super) heard: &'a AtomicU64,
+    /// Whether what is written together lies in large parts.
+    large: bool,
+}
+
+/// What of a write does not go directly.
+struct Rest {
+    records: Vec<Range<u64>>,
+    messages: bool,
+}
+
+/// Writes ranges that share no byte. What goes directly is written server by server, so that processes that write together keep out of
+/// each other's way, and neighbouring blocks of a server go with one call.
+fn write_ranges(writes: &[Write<'_>]) -> Result<(), Fault> {
+    let mut direct = Vec::new();
+    let mut rests = Vec::with_capacity(writes.len());
+    for write in writes {
+        rests.push(write.sort(&mut direct)?);
+    }
+    for run in direct::runs(direct) {
+        run.access().check()?;
+        if !run.write()? {
+            run.parts().iter().try_for_each(DirectPart::commit)?;
+        }
+    }
+    for (write, rest) in writes.iter().zip(rests) {
+        for record in rest.records {
+            write.access.check()?;
+            write.commit(record)?;
+        }
+        if rest.messages {
+            let to = if write.file.placed.is_some() { To::Everyone } else { To::OtherNodes };
+            write.send(write.range(), to)?;
+        }
+    }
+    Ok(())
 }
 
 impl Write<'_> {
-    fn run(&self) -> Result<(), Fault> {
-        let range = self.offset..self.offset + self.data.len() as u64;
-        let direct_allowed = self.file.homeless.is_none() && !self.file.is_pending(&range);
-        let mut record: Option<Range<u64>> = None;
-        let mut messages = false;
-        for piece in self.parts(range.clone()) {
-            self.access.check()?;
-            let way = self.way(&piece, direct_allowed)?;
-            let part = piece.file_offset..piece.file_offset + piece.bytes;
-            match way {
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.data.len() as u64
+    }
+
+    /// Finds the way of each part; what goes directly is added to `direct`.
+    fn sort<'w>(&'w self, direct: &mut Vec<DirectPart<'w>>) -> Result<Rest, Fault> {
+        let direct_allowed = self.file.homeless.is_none() && !self.file.is_pending(&self.range());
+        let mut rest = Rest { records: Vec::new(), messages: false };
+        for piece in self.parts(self.range()) {
+            match self.way(&piece, direct_allowed)? {
+                Way::Direct => direct.push(DirectPart { write: self, piece }),
+                Way::Message => rest.messages = true,
                 Way::Record => {
-                    record = Some(record.map_or(part.clone(), |record| record.start..part.end));
-                    continue;
+                    let part = piece.file_offset..piece.file_offset + piece.bytes;
+                    match rest.records.last_mut().filter(|record| record.end == part.start) {
+                        Some(record) => record.end = part.end,
+                        None => rest.records.push(part),
+                    }
                 }
-                Way::Direct => self.write_direct(&piece)?,
-                Way::Message => messages = true,
-            }
-            if let Some(record) = record.take() {
-                self.commit(record)?;
             }
         }
-        if let Some(record) = record {
-            self.commit(record)?;
-        }
-        let to = if self.file.placed.is_some() { To::Everyone } else { To::OtherNodes };
-        if messages { self.send(range, to) } else { Ok(()) }
+        Ok(rest)
     }
 
     /// Pieces of blocks; on one server neighbouring blocks are one piece.
@@ -144,75 +202,20 @@ impl Write<'_> {
             return Ok(Way::Message);
         }
         // In the mixed phase a record would have to be waited for.
-        let large = DIRECT_BYTES_MIN <= piece.bytes || self.access.phase == (Phase::Mixed {});
-        if direct_allowed && large && connection.welcome().lends_writing {
+        let suits = self.large || self.access.phase == (Phase::Mixed {});
+        if direct_allowed && suits && connection.welcome().lends_writing {
             return Ok(Way::Direct);
         }
         Ok(Way::Record)
     }
 
-    fn bytes(&self, range: &Range<u64>) -> &[u8] {
+    pub(super) fn bytes(&self, range: &Range<u64>) -> &[u8] {
         let place = |at: u64| usize::try_from(at - self.offset).expect("inside the caller's slice");
         &self.data[place(range.start)..place(range.end)]
     }
 
-    fn write_direct(&self, piece: &Piece) -> Result<(), Fault> {
-        let part = piece.file_offset..piece.file_offset + piece.bytes;
-        let loan = self.file.loan(piece.server, self.access.generation, self.access.number, true)?;
-        let Loan::Descriptor(descriptor) = loan else { return self.commit(part) };
-        self.file.note_unsynced(piece.server);
-        let outbox = self.file.mount.outbox()?;
-        let mut intent = None;
-        if self.access.phase == (Phase::Write {}) {
-            match self.announce(&outbox, piece)? {
-                Some(announced) => intent = Some(announced),
-                None => return self.commit(part),
-            }
-        }
-        write_pieces_at(descriptor.as_fd(), &[self.bytes(&part).into()], piece.local.0).map_err(|error| {
-            let doing = format!(
-                "{}: bytes {}..{} on server {}",
-                self.file.describe(),
-                part.start,
-                part.end,
-                piece.server
-            );
-            Fault::from_io(&error, doing)
-        })?;
-        reach(Point::DirectWritten);
-        if let Some(intent) = intent {
-            intent.done();
-        }
-        let counters = &self.file.mount.counters;
-        counters.direct_writes.fetch_add(1, Ordering::Relaxed);
-        counters.direct_write_bytes.fetch_add(piece.bytes, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Others may have older records for the same bytes that are not taken yet: the server must not write those over ours.
-    fn announce<'o>(&self, outbox: &'o Outbox, piece: &Piece) -> Result<Option<Intent<'o>>, Fault> {
-        let file = self.file;
-        let meta = RecordMeta {
-            object: file.object(self.access.generation),
-            layout: file.layout,
-            view: 0,
-            moved: 0,
-            offset: piece.file_offset,
-            companions: file.companions(),
-        };
-        let announce = || {
-            file.mount.cursor(piece.server)?;
-            outbox.announce(meta, piece.server, piece.bytes, &file.mount.minded())
-        };
-        file.mount.keep_minding();
-        match file.mount.twice_if_quick(announce) {
-            Err(fault) if fault.code == Code::Busy => Ok(None),
-            other => other.map_err(|fault| fault.at(file.describe())),
-        }
-    }
-
     /// Puts a range into the outbox, in records; waits for the servers where writing behind is not allowed.
-    fn commit(&self, range: Range<u64>) -> Result<(), Fault> {
+    pub(super) fn commit(&self, range: Range<u64>) -> Result<(), Fault> {
         let file = self.file;
         let mut through = self.access.phase == (Phase::Mixed {});
         for piece in file.layout.pieces(range.clone()) {
