@@ -32,6 +32,12 @@ impl FileIdentity {
     }
 }
 
+/// Whether a file has a name in some directory: one that was removed lives on without, and so does memory that never had one.
+#[must_use]
+pub fn has_name(fd: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink != 0)
+}
+
 /// The first bytes of a file, mapped for reading. The file must not be cut while it is mapped.
 #[derive(Debug)]
 pub struct FileMap {

@@ -75,20 +75,20 @@ fn interleaved_writers_make_one_file_and_read_each_others_bytes() {
 /// Pieces that are too large for records: all members write at the same time, server by server, beside members' small records.
 #[test]
 fn large_pieces_of_interleaved_views_are_written_directly_and_whole() {
-    const RUN: i64 = 600_000;
+    const RUN: usize = 600_000;
     const DUMPS: usize = 6;
     let (transport, store) = (EmbedTransport::Unix, EmbedStore::Files);
     let partition = Partition::embed(&EmbedOptions { transport, store, ..small(3, 64 << 10) }).unwrap();
-    let data: Vec<Vec<u8>> = (0..4).map(|rank| pattern(2 * RUN as usize * DUMPS, rank)).collect();
+    let data: Vec<Vec<u8>> = (0..4).map(|rank| pattern(2 * RUN * DUMPS, rank)).collect();
     std::thread::scope(|scope| {
         for group in pario::group::threads_on(&[0, 0, 0, 0]) {
             let (client, data) = (partition.another_client(), &data);
             scope.spawn(move || {
                 let rank = group.rank();
                 let file = open(&client, &group, "f");
-                let (displacement, filetype) = interleaved(rank as i64, 4, RUN);
+                let (displacement, filetype) = interleaved(rank as i64, 4, RUN as i64);
                 file.set_view(displacement, &byte(), &filetype).unwrap();
-                for (dump, bytes) in data[rank].chunks(2 * RUN as usize).enumerate() {
+                for (dump, bytes) in data[rank].chunks(2 * RUN).enumerate() {
                     let at = dump as u64 * 2 * RUN as u64;
                     // The last member's own small pieces go by records, which large ones of the others must bear.
                     if rank == 3 {
@@ -107,9 +107,9 @@ fn large_pieces_of_interleaved_views_are_written_directly_and_whole() {
     });
     let all = whole(&partition, "f");
     assert_eq!(all.len(), data.len() * data[0].len());
-    for (block, found) in all.chunks(RUN as usize).enumerate() {
+    for (block, found) in all.chunks(RUN).enumerate() {
         let (rank, row) = (block % 4, block / 4);
-        let expected = &data[rank][row * RUN as usize..(row + 1) * RUN as usize];
+        let expected = &data[rank][row * RUN..(row + 1) * RUN];
         assert_eq!(difference(expected, found), None, "block {block}");
     }
 }

@@ -9,12 +9,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use pario_core::{Clock, ServerIndex};
+use pario_core::{Clock, Nanos, ServerIndex};
 
 use super::mount::Mount;
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often it looks at memory that is kept for nobody in particular: a removed file is to give its memory back soon.
+const LOOK_AT_WINDOWS: Duration = Duration::from_millis(50);
 /// Looks without an open file before it ends.
 const IDLE_LOOKS: u32 = 10;
 
@@ -65,17 +67,21 @@ impl Mount {
 }
 
 fn run(mount: &Weak<Mount>) {
-    let (mut seen, mut idle) = (HashMap::new(), 0);
+    let (mut seen, mut idle, mut looked): (_, _, Option<Nanos>) = (HashMap::new(), 0, None);
     while let Some(mount) = mount.upgrade() {
-        mount.look_after_links();
-        mount.look_after_cursors(&mut seen);
-        mount.windows.forget_idle(mount.clock.now());
-        idle = if mount.has_open_files() { 0 } else { idle + 1 };
+        let now = mount.clock.now();
+        let are_idle = mount.windows.forget_idle(now);
+        if looked.is_none_or(|looked| LOOK <= now.since(looked)) {
+            looked = Some(now);
+            mount.look_after_links();
+            mount.look_after_cursors(&mut seen);
+            idle = if mount.has_open_files() { 0 } else { idle + 1 };
+        }
         if IDLE_LOOKS <= idle {
             mount.minding.store(false, Ordering::Release);
             return;
         }
         drop(mount);
-        std::thread::park_timeout(LOOK);
+        std::thread::park_timeout(if are_idle { LOOK_AT_WINDOWS } else { LOOK });
     }
 }

@@ -4,7 +4,7 @@
 //! as copying them. It is used again only under a new loan of the same object that is not shorter than it was.
 //!
 //! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
-//! seconds, since it holds on to the space of a file that was removed.
+//! seconds, and at the next look if its object was removed, since it holds on to the space and memory of it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use pario_core::Nanos;
 use pario_sys::FileMap;
-use pario_sys::file_map::FileIdentity;
+use pario_sys::file_map::{FileIdentity, has_name};
 
 /// A mapping is made present in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
@@ -75,16 +75,23 @@ pub(super) struct Windows(Mutex<Vec<Kept>>);
 struct Kept {
     of: FileIdentity,
     window: Arc<Window>,
+    /// Of an object that had a name: without one it was removed since.
+    named: Option<Arc<OwnedFd>>,
     /// When it was last seen in use.
     used: Nanos,
 }
 
 impl Windows {
     /// A window onto a lent object, at least `bytes` long if the object is.
-    pub(super) fn open(&self, descriptor: &OwnedFd, bytes: u64, now: Nanos) -> std::io::Result<Arc<Window>> {
+    pub(super) fn open(
+        &self,
+        descriptor: &Arc<OwnedFd>,
+        bytes: u64,
+        now: Nanos,
+    ) -> std::io::Result<Arc<Window>> {
         let (of, length) = FileIdentity::of(descriptor.as_fd())?;
         let mut kept = self.lock();
-        forget_idle(&mut kept, now);
+        let gone = forget_idle(&mut kept, now);
         let fits = |window: &Window| bytes.min(length) <= window.len() && window.len() <= length;
         if let Some(one) = kept.iter_mut().find(|one| one.of == of && fits(&one.window)) {
             one.used = now;
@@ -96,13 +103,22 @@ impl Windows {
             let oldest = (0..kept.len()).min_by_key(|at| kept[*at].used);
             oldest.map(|at| kept.swap_remove(at));
         }
-        kept.push(Kept { of, window: Arc::clone(&window), used: now });
+        let named = has_name(descriptor.as_fd()).then(|| Arc::clone(descriptor));
+        kept.push(Kept { of, window: Arc::clone(&window), named, used: now });
+        drop(kept);
+        drop(gone);
         Ok(window)
     }
 
-    /// Lets go of those that nobody has used for a while.
-    pub(super) fn forget_idle(&self, now: Nanos) {
-        forget_idle(&mut self.lock(), now);
+    /// Lets go of those that nobody has used for a while, or whose object is gone; whether idle ones are left.
+    pub(super) fn forget_idle(&self, now: Nanos) -> bool {
+        let mut kept = self.lock();
+        let gone = forget_idle(&mut kept, now);
+        let are_left = kept.iter().any(|one| !one.is_used());
+        // Giving memory back takes its time; nobody is to wait for that.
+        drop(kept);
+        drop(gone);
+        are_left
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
@@ -110,13 +126,23 @@ impl Windows {
     }
 }
 
-fn forget_idle(kept: &mut Vec<Kept>, now: Nanos) {
-    kept.retain_mut(|one| {
-        if 1 < Arc::strong_count(&one.window) {
-            one.used = now;
-        }
-        now.since(one.used) < IDLE
-    });
+impl Kept {
+    fn is_used(&self) -> bool {
+        1 < Arc::strong_count(&self.window)
+    }
+
+    fn is_removed(&self) -> bool {
+        self.named.as_ref().is_some_and(|named| !has_name(named.as_fd()))
+    }
+}
+
+#[must_use = "dropping windows takes time"]
+fn forget_idle(kept: &mut Vec<Kept>, now: Nanos) -> Vec<Kept> {
+    for one in kept.iter_mut().filter(|one| one.is_used()) {
+        one.used = now;
+    }
+    let is_gone = |one: &mut Kept| !one.is_used() && (IDLE <= now.since(one.used) || one.is_removed());
+    kept.extract_if(.., is_gone).collect()
 }
 
 #[cfg(test)]
@@ -125,10 +151,10 @@ mod tests {
 
     use super::*;
 
-    fn object(bytes: &[u8]) -> OwnedFd {
+    fn object(bytes: &[u8]) -> Arc<OwnedFd> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
-        file.into()
+        Arc::new(file.into())
     }
 
     fn at(seconds: u64) -> Nanos {
@@ -140,7 +166,7 @@ mod tests {
         let windows = Windows::default();
         let object = object(&[7; 5000]);
         let first = windows.open(&object, 5000, at(1)).unwrap();
-        let again = windows.open(&object.try_clone().unwrap(), 5000, at(1)).unwrap();
+        let again = windows.open(&Arc::new(object.try_clone().unwrap()), 5000, at(1)).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let mut back = [0; 8];
         again.copy(4996, &mut back).unwrap();
@@ -168,9 +194,31 @@ mod tests {
     }
 
     #[test]
+    fn a_window_of_a_removed_object_goes_when_nobody_uses_it() {
+        let windows = Windows::default();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&[3; 100]).unwrap();
+        let object = Arc::new(OwnedFd::from(file.reopen().unwrap()));
+        let used = windows.open(&object, 100, at(1)).unwrap();
+        let window = Arc::downgrade(&used);
+        file.close().unwrap();
+        assert!(!windows.forget_idle(at(1)), "one that is used is not idle");
+        assert!(window.upgrade().is_some());
+        drop(used);
+        assert!(!windows.forget_idle(at(1)));
+        assert!(window.upgrade().is_none());
+        // What never had a name was not removed.
+        let memory = windows.open(&self::object(&[1; 10]), 10, at(1)).unwrap();
+        let window = Arc::downgrade(&memory);
+        drop(memory);
+        assert!(windows.forget_idle(at(1)));
+        assert!(window.upgrade().is_some());
+    }
+
+    #[test]
     fn windows_are_bounded() {
         let windows = Windows::default();
-        let objects: Vec<OwnedFd> = (0..KEPT_MAX + 5).map(|_| object(&[1])).collect();
+        let objects: Vec<Arc<OwnedFd>> = (0..KEPT_MAX + 5).map(|_| object(&[1])).collect();
         for (number, object) in objects.iter().enumerate() {
             windows.open(object, 1, Nanos(number as u64)).unwrap();
         }
