@@ -29,3 +29,4 @@ pub use desk::SchedulerSpec;
 pub use pario_store as store;
 pub use peers::Connect;
 pub use service::{Ending, NamesSpec, Server, ServerSpec, Taking};
+pub use take::LivesSpec;

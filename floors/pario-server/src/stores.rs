@@ -126,6 +126,12 @@ pub fn names_in(dir: &Path, defaults: pario_core::Layout) -> crate::NamesSpec {
     crate::NamesSpec { dir: dir.to_owned(), disk: real_disk(), defaults }
 }
 
+/// A file of this machine in which a server leaves something to its successor.
+#[must_use]
+pub fn lives_in(path: &Path) -> crate::LivesSpec {
+    crate::LivesSpec { disk: real_disk(), path: path.to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -200,6 +200,7 @@ fn server_spec(
         names: (index == ServerIndex::MANAGER).then(|| names_in(&base.join("names"), defaults)),
         outbox_bytes: options.outbox_bytes as u64,
         transfer_bytes: 1 << 20,
+        lives: None,
         take_before_read: false,
         scheduler: options.scheduler.clone(),
         unix,

@@ -11,13 +11,14 @@ use std::sync::Arc;
 use pario_core::{Code, Fault, Layout, PartitionId};
 use pario_net::stream::Address;
 use pario_server::store::Pace;
-use pario_server::stores::{StoreChoice, names_in};
+use pario_server::stores::{StoreChoice, lives_in, names_in};
 use pario_server::{Ending, SchedulerSpec, Server, ServerSpec};
 use pario_sys::kill_point::{self, Process};
 use pario_sys::signals::Signals;
 
 use crate::connect::ByAddress;
 use crate::group::own_node;
+use crate::partition::identity::AHEAD_FILE;
 use crate::partition::protocol::{LOG_FILE, ListenTcp, detach};
 use crate::partition::{Hold, Ready, ServeSpec, ServerEntry, ServerSide, Settings, StoreKind};
 
@@ -146,6 +147,7 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         outbox_bytes: settings.cache.outbox.0,
         transfer_bytes: u32::try_from(settings.network.buffer.0).unwrap_or(u32::MAX),
         take_before_read: false,
+        lives: Some(lives_in(&spec.dir.join(AHEAD_FILE))),
         scheduler: scheduler(spec),
         unix: unix.clone(),
         tcp,

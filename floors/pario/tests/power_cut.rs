@@ -51,6 +51,7 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
             names: (index == 0).then_some(names),
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,
+            lives: None,
             take_before_read: false,
             scheduler: pario_server::SchedulerSpec::default(),
             unix: None,

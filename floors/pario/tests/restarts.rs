@@ -115,6 +115,36 @@ fn a_cut_file_is_as_long_as_what_was_written_since() {
     assert_eq!(theirs.metadata("f").unwrap().size, 10);
 }
 
+/// Two write the same bytes while their server takes nothing, and come back to its successor in the other order. What was written last stays,
+/// also if the successor is killed between the two.
+#[test]
+fn a_writer_that_comes_back_last_covers_nothing_newer() {
+    let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
+    let (first, second) = (stage.mount(), stage.mount());
+    let (older, newer) = (file_on(&first, "f", 1), file_on(&second, "f", 1));
+    for lives in 1..3u8 {
+        // Both are writers of the file before the server stops, so that nobody needs it for a record.
+        for file in [&older, &newer, &older, &newer] {
+            assert!(until(|| file.write_at(500, &[9; 100]).is_ok()), "it can be written");
+        }
+        stage.signal(1, Signal::STOP);
+        older.write_at(0, &[lives; 100]).unwrap();
+        newer.write_at(50, &[lives + 10; 100]).unwrap();
+        stage.signal(1, Signal::KILL);
+        stage.up();
+        assert!(until(|| newer.sync().is_ok()), "the newer one is in the store");
+        if lives == 2 {
+            stage.signal(1, Signal::KILL);
+            stage.up();
+        }
+        assert!(until(|| older.sync().is_ok()), "the older one is offered late, and lost nothing");
+        let mut found = [0; 150];
+        stage.mount().open("f").unwrap().read_exact_at(0, &mut found).unwrap();
+        assert_eq!(found[..50], [lives; 50]);
+        assert_eq!(found[50..], [lives + 10; 100], "life {lives}");
+    }
+}
+
 /// A client that does nothing after a restart does not stand in others' way.
 #[test]
 fn an_idle_client_blocks_nobody_after_a_restart() {

@@ -72,6 +72,10 @@ client_bugs! {
     IgnoreGrant "client-ignore-grant"
     /// All blocks are asked of the nearest server, whoever is their home.
     AskNearest "client-ask-nearest"
+    /// Of a record that comes late also those bytes are taken over which newer ones lie.
+    TakeLateWhole "server-take-late-whole"
+    /// What a server put down ahead of others is not known to its successor.
+    ForgetAhead "server-forget-ahead"
     /// An error of a record is not kept.
     ForgetError "server-forget-error"
     /// A block that could not be written down counts as clean.

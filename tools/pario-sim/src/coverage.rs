@@ -72,6 +72,7 @@ pub const EXPECTED: &[&str] = &[
     "records of a lost manager given up",
     "records overwritten",
     "server killed",
+    "server killed before all were back",
     "server restarted",
     "server seen to be gone",
     "staging refused",

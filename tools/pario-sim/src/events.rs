@@ -4,7 +4,7 @@ use pario_server::coherence::Patience;
 
 use crate::bugs::ClientBug;
 use crate::client::{Errand, Kind, Op, Stage};
-use crate::world::{Event, FAULTY_STEPS, FILES, Fate, SERVERS, World};
+use crate::world::{Event, FAULTY_STEPS, FILES, Fate, Record, SERVERS, World};
 
 /// What may happen.
 impl World {
@@ -22,7 +22,8 @@ impl World {
             if !self.servers[server].runs() {
                 continue;
             }
-            if self.first_due(server).is_some() && !waiting {
+            // One that has taken over is not patient while somebody is missed, so that some come late.
+            if self.first_due(server).is_some() && (!waiting || self.somebody_is_away(server)) {
                 events.push(Event::Take(server));
             }
             if self.servers[server].has_dirt() {
@@ -44,6 +45,17 @@ impl World {
             events.push(Event::Expire);
         }
         events
+    }
+
+    /// A server has taken over, and not all are back that have something for it.
+    pub(crate) fn somebody_is_away(&self, server: usize) -> bool {
+        let there = &self.servers[server];
+        let is_away = |record: &Record| {
+            record.fate[server] == Fate::Open
+                && self.clients[record.client].alive
+                && !there.outboxes.contains(&record.client)
+        };
+        1 < there.life && self.records.iter().any(is_away)
     }
 
     fn client_events(&self, number: usize, events: &mut Vec<Event>) {

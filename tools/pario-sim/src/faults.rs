@@ -1,12 +1,12 @@
 //! What goes wrong: processes, servers and nodes that are killed, stopped, restarted, memory and room that are short, and the end of all that.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::bugs::ClientBug;
 use crate::client::{Errand, Stage};
 use crate::server::home;
 use crate::truth::Extent;
-use crate::world::{CELLS, FILES, Fate, SERVERS, World};
+use crate::world::{CELLS, FAULTY_STEPS, FILES, Fate, Record, SERVERS, World};
 
 /// Faults.
 impl World {
@@ -32,7 +32,7 @@ impl World {
                     self.doom = self.step + 1 + self.chance.below(12) as u64;
                 }
             }
-            10 | 11 if self.servers_die => self.kill_or_restart(server)?,
+            10 | 11 if self.servers_die => self.kill_restart_or_replace(server)?,
             12 if self.servers_die && self.chance.once_in(4) => self.kill_node()?,
             13 if self.stores_fill => self.fill(server),
             14 if self.stores_fill => self.press(server),
@@ -53,6 +53,30 @@ impl World {
     pub(crate) fn meet_doom(&mut self) -> Result<(), String> {
         let server = self.victim();
         if self.servers[server].alive { self.kill_server(server, Extent::Process) } else { Ok(()) }
+    }
+
+    /// One that several have something for may be back before anybody has given up.
+    fn kill_restart_or_replace(&mut self, server: usize) -> Result<(), String> {
+        let is_open =
+            |record: &&Record| record.fate[server] == Fate::Open && self.clients[record.client].alive;
+        let waiting: BTreeSet<usize> =
+            self.records.iter().filter(is_open).map(|record| record.client).collect();
+        self.kill_or_restart(server)?;
+        if !self.servers[server].alive && 1 < waiting.len() && !self.chance.once_in(4) {
+            self.kill_or_restart(server)?;
+        }
+        Ok(())
+    }
+
+    /// A server that has taken over may be killed once more before all are back that have something for it.
+    pub(crate) fn shake(&mut self, server: usize) -> Result<(), String> {
+        let may = self.step < FAULTY_STEPS && self.servers_die;
+        if may && self.somebody_is_away(server) && self.chance.once_in(2) {
+            self.seen.visit("server killed before all were back");
+            self.kill_server(server, Extent::Process)?;
+            self.kill_or_restart(server)?;
+        }
+        Ok(())
     }
 
     fn alive(&self) -> usize {
@@ -119,6 +143,7 @@ impl World {
         }
         self.servers[server].kill();
         if extent == Extent::Power {
+            self.servers[server].lose_power();
             for file in 0..FILES {
                 for cell in (0..CELLS).filter(|cell| home(*cell) == server) {
                     self.below.store[file][cell] = self.below.stable[file][cell];

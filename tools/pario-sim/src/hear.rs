@@ -187,7 +187,7 @@ impl World {
         self.committed.insert(tag, self.step);
         let mut found = Ok(Vec::new());
         for cell in cells {
-            if self.put(server, (file, cell), tag).is_err() {
+            if self.put_ahead(server, (file, cell), tag).is_err() {
                 self.seen.visit("message refused");
                 found = Err(Refused);
             }

@@ -65,6 +65,11 @@ pub(crate) struct Server {
     stuck: BTreeSet<usize>,
     /// Errors of staging, by file.
     kept: BTreeSet<usize>,
+    /// When the newest bytes were committed that it or those before it put down since one of them was replaced: outlives its process,
+    /// but not the machine. `None`: nobody was replaced.
+    ahead: Option<BTreeMap<(usize, usize), u64>>,
+    /// The machine was started anew.
+    is_first: bool,
     bug: Option<AnyBug>,
 }
 
@@ -101,6 +106,8 @@ impl Server {
             limit: BLOCKS * BLOCK_BYTES as u64,
             stuck: BTreeSet::new(),
             kept: BTreeSet::new(),
+            ahead: None,
+            is_first: false,
             bug,
         }
     }
@@ -123,12 +130,36 @@ impl Server {
         self.ledger = Ledger::default();
         self.stuck.clear();
         self.kept.clear();
+        if self.has(ClientBug::ForgetAhead) {
+            self.ahead = None;
+        }
+    }
+
+    /// The power goes, and with it everybody who could come late.
+    pub(crate) fn lose_power(&mut self) {
+        (self.ahead, self.is_first) = (None, true);
+    }
+
+    /// It has put something down.
+    pub(crate) fn remember(&mut self, place: (usize, usize), committed: u64) {
+        if let Some(ahead) = &mut self.ahead {
+            let newest = ahead.entry(place).or_default();
+            *newest = committed.max(*newest);
+        }
+    }
+
+    /// When the newest bytes were committed that it is known to have put there.
+    pub(crate) fn newest(&self, place: (usize, usize)) -> Option<u64> {
+        self.ahead.as_ref()?.get(&place).copied()
     }
 
     /// It comes back, in another life.
     pub(crate) fn restart(&mut self) {
         self.alive = true;
         self.life += 1;
+        if !std::mem::take(&mut self.is_first) {
+            self.ahead.get_or_insert_default();
+        }
     }
 
     /// Memory is short: from now on there is room for so many blocks.

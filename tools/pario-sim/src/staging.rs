@@ -35,10 +35,13 @@ impl World {
         self.note(|| format!("server {server} takes {tag} of client {client}, file {file}"));
         let mut refused = false;
         for cell in record.cells.filter(|cell| home(*cell) == server) {
-            if record.again[server] {
-                self.comes_late(file, cell, tag);
+            if record.again[server] && self.is_covered(server, (file, cell), tag) {
+                self.seen.visit("record taken behind newer ones");
+                self.stays_out((file, cell), tag)?;
+                continue;
             }
-            refused |= self.put(server, (file, cell), tag).is_err();
+            self.check_order((file, cell), tag)?;
+            refused |= self.put_ahead(server, (file, cell), tag).is_err();
         }
         self.seen.visit(if self.clients[client].alive { "record taken" } else { "record of the dead taken" });
         if refused {
@@ -58,19 +61,50 @@ impl World {
             Way::Straight => "write past the cache",
         });
         self.truth.comes(place.0, place.1, tag);
+        self.stamps[place.0][place.1] = self.committed_at(tag);
         Ok(())
     }
 
-    /// The successor of a server that was killed has newer bytes of others already.
-    fn comes_late(&mut self, file: usize, cell: usize, tag: u64) {
-        let committed = |of: u64| self.committed.get(&of).copied().unwrap_or(0);
-        let newer: Vec<u64> =
-            self.truth.all(file, cell).iter().copied().filter(|of| committed(tag) < committed(*of)).collect();
-        if !newer.is_empty() {
-            self.seen.visit("record taken behind newer ones");
-            self.torn[file] = true;
+    /// The same by a server, which remembers it for those who come back late.
+    pub(crate) fn put_ahead(
+        &mut self,
+        server: usize,
+        place: (usize, usize),
+        tag: u64,
+    ) -> Result<(), Refused> {
+        self.put(server, place, tag)?;
+        let committed = self.committed_at(tag);
+        self.servers[server].remember(place, committed);
+        Ok(())
+    }
+
+    /// The order of commits is the order in the store.
+    fn check_order(&self, (file, cell): (usize, usize), tag: u64) -> Result<(), String> {
+        if self.committed_at(tag) < self.stamps[file][cell] {
+            let last = self.truth.last(file, cell);
+            return Err(format!(
+                "record {tag} is put over {last} in cell {cell} of file {file}, which is newer"
+            ));
         }
-        newer.into_iter().for_each(|of| self.weaken(file, of));
+        Ok(())
+    }
+
+    fn committed_at(&self, tag: u64) -> u64 {
+        self.committed.get(&tag).copied().unwrap_or(0)
+    }
+
+    /// The successor of a server that was killed has put newer bytes of others there already.
+    fn is_covered(&self, server: usize, place: (usize, usize), tag: u64) -> bool {
+        let newest = self.servers[server].newest(place);
+        newest.is_some_and(|newest| self.committed_at(tag) < newest) && !self.has(ClientBug::TakeLateWhole)
+    }
+
+    /// A byte that comes late is left out. If the newer one went with its server's memory, so did this one.
+    fn stays_out(&mut self, (file, cell): (usize, usize), tag: u64) -> Result<(), String> {
+        if self.stamps[file][cell] < self.committed_at(tag) {
+            self.lose(file, tag, "newer bytes lay over it, and are lost")?;
+        }
+        Ok(())
     }
 
     fn keep_error(&mut self, server: usize, client: usize, file: usize) {

@@ -54,7 +54,10 @@ impl World {
                 self.hear_answer(client, server);
                 Ok(())
             }
-            Event::Take(server) => self.take(server),
+            Event::Take(server) => {
+                self.take(server)?;
+                self.shake(server)
+            }
             Event::Stage(server) => {
                 self.stage(server);
                 Ok(())

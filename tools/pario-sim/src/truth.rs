@@ -60,11 +60,6 @@ impl Truth {
         self.came[file][cell].push(tag);
     }
 
-    /// All that came, in order.
-    pub(crate) fn all(&self, file: usize, cell: usize) -> &[u64] {
-        &self.came[file][cell]
-    }
-
     /// What came last.
     pub(crate) fn last(&self, file: usize, cell: usize) -> u64 {
         self.came[file][cell].last().copied().unwrap_or(0)

@@ -139,6 +139,8 @@ pub(crate) struct World {
     pub(crate) stores_fill: bool,
     /// When a write was committed, by its tag.
     pub(crate) committed: BTreeMap<u64, u64>,
+    /// When what lies in a cell was committed, as its server saw it.
+    pub(crate) stamps: Vec<[u64; CELLS]>,
     /// In the order of their commits.
     pub(crate) records: Vec<Record>,
     pub(crate) settling: Vec<(usize, usize)>,
@@ -224,6 +226,7 @@ impl World {
             servers_die,
             stores_fill,
             committed: BTreeMap::new(),
+            stamps: vec![[0; CELLS]; FILES],
             records: Vec::new(),
             settling: Vec::new(),
             tags: 0,
@@ -355,6 +358,7 @@ impl World {
     pub(crate) fn reverted(&mut self, file: usize, cell: usize) {
         self.tags += 1;
         let (from, to) = (self.below.store[file][cell], self.tags);
+        self.stamps[file][cell] = 0;
         self.truth.rename((file, cell), from, to);
         if self.below.stable[file][cell] == from {
             self.below.stable[file][cell] = to;

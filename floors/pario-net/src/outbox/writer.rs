@@ -88,6 +88,13 @@ struct Reader {
     from: u64,
 }
 
+impl Reader {
+    /// How far it has come: it may have gone on after it was taken for gone, and what it took must not be offered again.
+    fn taken(&self, known: u64) -> u64 {
+        known.max(self.cursor.taken())
+    }
+}
+
 impl Slot {
     fn cursor(&self) -> Option<&Arc<Cursor>> {
         match self {
@@ -272,9 +279,14 @@ impl Outbox {
         let (from, lost) = match &self.slots()[server.at()] {
             Slot::Never => (ring.tail, None),
             Slot::Attached(cursor) => return Ok(Attached { cursor: Arc::clone(cursor), lost: None }),
-            Slot::Stopped { taken, wanted, .. } if wanted <= taken => (ring.tail, None),
-            Slot::Stopped { taken, .. } if ring.floor() <= *taken => (*taken, None),
-            Slot::Stopped { taken, wanted, .. } => (ring.tail, Some(*taken..*wanted)),
+            Slot::Stopped { taken, wanted, reader } => {
+                let taken = reader.taken(*taken);
+                match *wanted {
+                    wanted if wanted <= taken => (ring.tail, None),
+                    _ if ring.floor() <= taken => (taken, None),
+                    wanted => (ring.tail, Some(taken..wanted)),
+                }
+            }
         };
         let cursor = Arc::new(offer(from)?);
         cursor.wanted.store(ring.tail, Ordering::Relaxed);
@@ -304,8 +316,8 @@ impl Outbox {
     pub fn abandon(&self, server: ServerIndex) -> bool {
         let slot = &mut self.slots()[server.at()];
         match slot {
-            Slot::Stopped { taken, wanted, .. } => {
-                let pending = *taken < *wanted;
+            Slot::Stopped { taken, wanted, reader } => {
+                let pending = reader.taken(*taken) < *wanted;
                 *taken = *wanted;
                 pending
             }
@@ -317,8 +329,11 @@ impl Outbox {
     #[must_use]
     pub fn stopped(&self, server: ServerIndex) -> Option<std::ops::Range<u64>> {
         match self.slots().get(server.at()) {
-            Some(Slot::Stopped { taken, wanted, .. }) if taken < wanted => Some(*taken..*wanted),
-            Some(Slot::Stopped { .. } | Slot::Never | Slot::Attached(_)) | None => None,
+            Some(Slot::Stopped { taken, wanted, reader }) => {
+                let taken = reader.taken(*taken);
+                (taken < *wanted).then_some(taken..*wanted)
+            }
+            Some(Slot::Never | Slot::Attached(_)) | None => None,
         }
     }
 
@@ -349,7 +364,7 @@ impl Outbox {
             Some(Slot::Attached(cursor)) => {
                 position.min(cursor.wanted.load(Ordering::Acquire)) <= cursor.taken()
             }
-            Some(Slot::Stopped { taken, wanted, .. }) => position.min(*wanted) <= *taken,
+            Some(Slot::Stopped { taken, wanted, reader }) => position.min(*wanted) <= reader.taken(*taken),
             Some(Slot::Never) | None => true,
         }
     }

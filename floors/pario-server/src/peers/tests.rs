@@ -36,6 +36,7 @@ impl Servers {
             .map(|index| {
                 let store = StoreChoice::Memory { bytes: 1 << 20 }.open().unwrap();
                 let spec = ServerSpec {
+                    lives: None,
                     take_before_read: false,
                     scheduler: crate::SchedulerSpec::default(),
                     partition: PARTITION,

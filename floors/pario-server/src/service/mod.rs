@@ -43,7 +43,7 @@ use crate::home::Home;
 use crate::peers::{Connect, RoundsResult};
 use crate::pool::Pool;
 use crate::stats::ServerStats;
-use crate::take::{Taker, Task};
+use crate::take::{LivesSpec, Taker, Task};
 
 /// Threads for reads, lends and syncs.
 const POOL_THREADS: usize = 3;
@@ -101,6 +101,8 @@ pub struct ServerSpec {
     /// Which request the store gets next. Under any policy but `fifo` no descriptors are lent: what goes past the server
     /// cannot be ordered.
     pub scheduler: SchedulerSpec,
+    /// Where it leaves to its successor what that must know of it; `None` where clients do not outlive it.
+    pub lives: Option<LivesSpec>,
     /// Socket file to listen on.
     pub unix: Option<PathBuf>,
     /// Address to listen on; port 0 picks one.
@@ -385,7 +387,7 @@ impl Service {
         let pool = Pool::start(&format!("pario-store-{}", spec.index), POOL_THREADS)
             .map_err(os("starting threads"))?;
         let desk = Desk::open(&spec.scheduler, &spec.store, &pool, &spec.index.to_string())?;
-        let below = (Arc::clone(&spec.store), desk.clone());
+        let below = (Arc::clone(&spec.store), desk.clone(), spec.lives.as_ref());
         let taker = Taker::start(spec.index, below, Arc::clone(&stats), on_lie, on_end)
             .map_err(os("starting the taking thread"))?;
         let service = Service {

@@ -13,12 +13,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex};
+use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
 use pario_store::Store;
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_view::View;
 
+use super::ahead::{Ahead, Marks, Verdict};
 use super::run::Run;
 use super::store_fault;
 use crate::desk::{Desk, Turn, Wish};
@@ -71,6 +72,8 @@ pub(super) struct Ground<'a> {
     pub(super) desk: Option<&'a Arc<Desk>>,
     pub(super) stats: &'a ServerStats,
     pub(super) outboxes: Option<&'a super::outboxes::Outboxes>,
+    /// Who wants to know what is put down.
+    pub(super) ahead: Option<&'a Ahead>,
 }
 
 /// A round's slices.
@@ -78,6 +81,8 @@ pub(super) struct Batch<'a> {
     index: ServerIndex,
     slices: Vec<Slice<'a>>,
     cuts: Vec<Cut>,
+    /// Records that cannot be taken, and direct writes that did not last.
+    given_up: Vec<(usize, ObjectId, Fault)>,
 }
 
 /// What failed, by source. For outboxes with the object, since errors are kept per file.
@@ -87,6 +92,8 @@ pub(super) struct Errors {
     pub(super) overlap: bool,
     messages: HashMap<usize, Fault>,
     pub(super) outboxes: Vec<(usize, ObjectId, Fault)>,
+    /// Not an error either: what was put down, where somebody wants to know.
+    pub(super) marks: Option<Marks>,
 }
 
 impl Errors {
@@ -122,7 +129,7 @@ pub(super) enum Packing {
 
 impl<'a> Batch<'a> {
     pub(super) fn new(index: ServerIndex) -> Self {
-        Batch { index, slices: Vec::new(), cuts: Vec::new() }
+        Batch { index, slices: Vec::new(), cuts: Vec::new(), given_up: Vec::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -205,6 +212,51 @@ impl<'a> Batch<'a> {
         self.push(object, stamp, start, None);
     }
 
+    /// What was added last comes late: leaves out what newer bytes lie over already.
+    pub(super) fn leave_out(&mut self, session: SessionId, ahead: &Ahead) {
+        let Some(slice) = self.slices.last_mut() else { return };
+        let (object, stamp, start) = (slice.object, slice.stamp, slice.cuts.start);
+        let cuts = self.cuts.split_off(start);
+        let mut is_known = true;
+        for cut in &cuts {
+            match ahead.judge((session, stamp.committed), object, cut.local..cut.end()) {
+                Verdict::Take(free) => self.cuts.extend(free.iter().map(|rest| sub_cut(cut, rest))),
+                Verdict::Unknown => is_known = false,
+            }
+        }
+        if !is_known {
+            self.cuts.truncate(start);
+        }
+        slice.cuts = start..self.cuts.len();
+        if !is_known {
+            self.give_up(object, stamp, "came too late to tell whether it is newer than what lies there");
+        }
+    }
+
+    /// A direct write whose intent comes late. Records older than it may have been put over it.
+    pub(super) fn add_late_intent(
+        &mut self,
+        (object, stamp): (ObjectId, Stamp),
+        (layout, file): (&Layout, Range<u64>),
+        (session, ahead): (SessionId, &Ahead),
+    ) {
+        self.add_intent(object, stamp, layout, file);
+        let Some(cuts) = self.slices.last().map(|slice| slice.cuts.clone()) else { return };
+        let when = (session, stamp.committed);
+        let covered = |cut: &Cut| ahead.may_have_covered(when, object, &(cut.local..cut.end()));
+        if self.cuts[cuts.clone()].iter().any(covered) {
+            self.slices.pop();
+            self.cuts.truncate(cuts.start);
+            self.give_up(object, stamp, "was made directly, and older ones were put over it");
+        }
+    }
+
+    fn give_up(&mut self, object: ObjectId, stamp: Stamp, why: &str) {
+        let Source::Outbox(place) = stamp.source else { return };
+        let text = format!("server {} was replaced, and a write to object {object} {why}", self.index);
+        self.given_up.push((place, object, Fault::new(Code::Lost, text)));
+    }
+
     fn cut(&mut self, local: u64, data_at: u64, bytes: u64) {
         let (mut local, mut data_at, mut bytes) = (local, data_at, bytes);
         while 0 < bytes {
@@ -241,8 +293,12 @@ impl<'a> Batch<'a> {
         // Stable: slices of one source stay in the order of their commits.
         self.slices.sort_by_key(|slice| (slice.object, slice.stamp.committed));
         let mut writer = Writer::new(self.index, ground);
+        for (place, object, fault) in self.given_up.drain(..) {
+            keep(&mut writer.errors, (place, object), &fault);
+        }
         for group in self.slices.chunk_by(|a, b| a.object == b.object) {
             writer.begin(group.len());
+            self.mark_intents(group, &mut writer);
             let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
             if direct || self.merge(group, &mut writer).is_err() {
                 writer.errors.overlap = true;
@@ -252,6 +308,17 @@ impl<'a> Batch<'a> {
             writer.flush(group);
         }
         writer.errors
+    }
+
+    /// Bytes of direct writes are in the store.
+    fn mark_intents(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) {
+        let Some(marks) = &mut writer.errors.marks else { return };
+        for slice in group.iter().filter(|slice| slice.data.is_none()) {
+            for cut in &self.cuts[slice.cuts.clone()] {
+                marks.add(slice.object, cut.local..cut.end(), slice.stamp.committed);
+            }
+        }
+        marks.put();
     }
 
     /// Whether a record touches bytes of a direct write.
@@ -423,12 +490,16 @@ struct Writer<'a, 'g> {
 
 impl<'a, 'g> Writer<'a, 'g> {
     fn new(index: ServerIndex, ground: &'g Ground<'g>) -> Self {
-        Writer { index, ground, errors: Errors::default(), run: Run::default(), runs: 1, last_in: Vec::new() }
+        let errors = Errors { marks: ground.ahead.and_then(Ahead::wanted), ..Errors::default() };
+        Writer { index, ground, errors, run: Run::default(), runs: 1, last_in: Vec::new() }
     }
 
     /// What follows are so many slices of one object.
     fn begin(&mut self, slices: usize) {
         self.run.clear();
+        if let Some(marks) = &mut self.errors.marks {
+            marks.failed();
+        }
         self.last_in.clear();
         self.last_in.resize(slices, 0);
     }
@@ -440,6 +511,10 @@ impl<'a, 'g> Writer<'a, 'g> {
             self.flush(group);
         }
         self.run.push(cut.local, data.part(cut.data_at as usize, cut.bytes as usize));
+        if let Some(marks) = &mut self.errors.marks {
+            let slice = &group[number];
+            marks.add(slice.object, cut.local..cut.end(), slice.stamp.committed);
+        }
         if self.last_in[number] != self.runs {
             self.last_in[number] = self.runs;
             self.run.slices.push(number);
@@ -460,6 +535,9 @@ impl<'a, 'g> Writer<'a, 'g> {
         }
         let written = if held { self.write(group) } else { Err(stopped_too_long(self.index)) };
         reach(Point::DrainWritten);
+        if let Some(marks) = &mut self.errors.marks {
+            if written.is_ok() { marks.put() } else { marks.failed() }
+        }
         match written {
             Ok(()) => self.ground.stats.staged(self.run.pieces, self.run.bytes),
             Err(fault) => slices.for_each(|slice| note(slice, &fault, &mut self.errors)),
@@ -513,11 +591,14 @@ fn note(slice: &Slice<'_>, fault: &Fault, errors: &mut Errors) {
         Source::Message(number) => {
             errors.messages.entry(number).or_insert_with(|| fault.clone());
         }
-        Source::Outbox(place) => {
-            if !errors.outboxes.iter().any(|(p, o, _)| (*p, *o) == (place, slice.object)) {
-                errors.outboxes.push((place, slice.object, fault.clone()));
-            }
-        }
+        Source::Outbox(place) => keep(errors, (place, slice.object), fault),
+    }
+}
+
+/// Keeps the first fault of an outbox's file.
+fn keep(errors: &mut Errors, of: (usize, ObjectId), fault: &Fault) {
+    if !errors.outboxes.iter().any(|(place, object, _)| (*place, *object) == of) {
+        errors.outboxes.push((of.0, of.1, fault.clone()));
     }
 }
 

@@ -24,7 +24,8 @@ fn contents(store: &dyn Store, inode: u64) -> Vec<u8> {
 
 fn apply(batch: &mut Batch<'_>) -> (MemoryStore, ServerStats) {
     let (store, stats) = (MemoryStore::new(1 << 20), ServerStats::default());
-    let errors = batch.apply(&Ground { store: &store, desk: None, stats: &stats, outboxes: None });
+    let errors =
+        batch.apply(&Ground { store: &store, desk: None, stats: &stats, outboxes: None, ahead: None });
     assert!(errors.outboxes.is_empty());
     (store, stats)
 }
@@ -131,7 +132,13 @@ fn a_direct_write_stands_over_older_records_only() {
     add(&mut batch, 1, 2, stamp(30, 0), b"N");
     let store = MemoryStore::new(1 << 20);
     store.write(object(1), LocalOffset(0), &[Piece::from(&b".DD.."[..])]).unwrap();
-    batch.apply(&Ground { store: &store, desk: None, stats: &ServerStats::default(), outboxes: None });
+    batch.apply(&Ground {
+        store: &store,
+        desk: None,
+        stats: &ServerStats::default(),
+        outboxes: None,
+        ahead: None,
+    });
     assert_eq!(contents(&store, 1), b"oDNer");
 }
 
@@ -196,7 +203,7 @@ proptest! {
                     prop_assert!(batch.add_stream(object(1), stamp, &streamed, (Packing::Whole, piece)));
                 }
             }
-            batch.apply(&Ground { store: &store, desk: None, stats: &ServerStats::default(), outboxes: None });
+            batch.apply(&Ground { store: &store, desk: None, stats: &ServerStats::default(), outboxes: None, ahead: None });
             drop(batch);
             // The model: in order of commits; a direct write that is older than another shows only where nothing newer is.
             model.fill(0);

@@ -3,8 +3,10 @@
 //! Never: lets a record that was committed before another began win over it. Always: a cursor moves only when everything before
 //! it is in the store or its error is kept.
 
+mod ahead;
 mod batch;
 mod circles;
+mod lives;
 mod outboxes;
 mod patience;
 mod run;
@@ -29,6 +31,8 @@ use pario_view::View;
 
 pub(crate) use self::batch::Amount;
 use self::batch::{Batch, Errors, Ground, Packing, Source, Stamp, Streamed};
+use self::lives::Lives;
+pub use self::lives::LivesSpec;
 use self::outboxes::{Outboxes, Pressure};
 use self::patience::{Choice, Mood, Patience, Upto};
 use self::scan::{Portion, Scan};
@@ -80,6 +84,25 @@ pub(crate) struct ByValue {
     pub(crate) data: Vec<u8>,
 }
 
+impl ByValue {
+    /// From its first to its last byte in the object of a server.
+    fn bytes(&self, index: ServerIndex) -> Range<u64> {
+        let (view, layout, stream) = match &self.to {
+            Target::Bytes(at) => return at.0..at.0.saturating_add(self.data.len() as u64),
+            Target::Stream { stream, .. } if stream.is_empty() => return 0..0,
+            Target::Stream { view, layout, stream } => (view, layout, stream.clone()),
+        };
+        let file = match view {
+            None => Some(stream),
+            Some(view) => view
+                .file_offset(stream.start)
+                .zip(view.file_offset(stream.end - 1))
+                .map(|(first, last)| first..last.saturating_add(1)),
+        };
+        file.map_or(0..u64::MAX, |file| layout.local_range(index, file))
+    }
+}
+
 /// Where the bytes of a message go.
 pub(crate) enum Target {
     /// To one place of the object.
@@ -103,13 +126,14 @@ impl Taker {
     /// Starts the thread of server `index`.
     pub(crate) fn start(
         index: ServerIndex,
-        (store, desk): (Arc<dyn Store>, Option<Arc<Desk>>),
+        (store, desk, lives): (Arc<dyn Store>, Option<Arc<Desk>>, Option<&LivesSpec>),
         stats: Arc<ServerStats>,
         on_lie: LieHandler,
         on_end: Box<dyn Fn() + Send>,
     ) -> std::io::Result<Taker> {
         let (tasks, inbox) = crossbeam_channel::unbounded();
         let (doorbell, views) = (Arc::new(Doorbell::new()?), Views::default());
+        let lives = lives.and_then(|spec| Lives::begin(spec, &lives::boot(), MonotonicClock.now()));
         let worker = Worker {
             index,
             store,
@@ -126,6 +150,7 @@ impl Taker {
             inbox,
             doorbell: Arc::clone(&doorbell),
             outboxes: Outboxes::default(),
+            lives,
             writes: Vec::new(),
             drains: Vec::new(),
             take_alls: Vec::new(),
@@ -169,6 +194,19 @@ impl Drop for Alarm {
     }
 }
 
+/// A write by message, whom to tell, and when it came.
+type Message = (ByValue, Done<()>, Nanos);
+
+/// What a round does with a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MessageFate {
+    Written,
+    /// It is not what its view asks for.
+    Refused,
+    /// Older records of its bytes must be over first.
+    Waits,
+}
+
 /// A drain under way: done when the session's cursor has reached the position.
 struct Drain {
     session: SessionId,
@@ -201,6 +239,8 @@ struct Worker {
     inbox: Receiver<Task>,
     doorbell: Arc<Doorbell>,
     outboxes: Outboxes,
+    /// What is known of earlier lives of this server, where there can be some.
+    lives: Option<Lives>,
     views: Views,
     patience: Patience,
     /// Records are left alone until then, unless something new comes.
@@ -212,7 +252,7 @@ struct Worker {
     /// The last round left something for the next one.
     more: bool,
     shares: Shares,
-    writes: Vec<(ByValue, Done<()>, Nanos)>,
+    writes: Vec<Message>,
     drains: Vec<Drain>,
     take_alls: Vec<TakeAll>,
     stop: Option<Done<()>>,
@@ -226,7 +266,10 @@ impl Worker {
             self.read_tasks();
             let found = self.round();
             self.finish_drains();
-            if self.stop.is_some() && self.outboxes.reached_stop() {
+            if self.stop.is_some() && self.outboxes.reached_stop() && self.writes.is_empty() {
+                if let Some(lives) = self.lives.take().filter(|_| self.outboxes.is_empty()) {
+                    lives.end();
+                }
                 if let Some(done) = self.stop.take() {
                     done(Ok(()));
                 }
@@ -254,6 +297,9 @@ impl Worker {
         match task {
             Task::Attach { session, outbox, cursor, from, done } => {
                 self.outboxes.attach(session, outbox, cursor, from);
+                if let Some(lives) = &mut self.lives {
+                    lives.came(session, self.clock.now());
+                }
                 self.patience.forget_places();
                 self.outboxes.grant(self.store.as_ref());
                 reach(Point::OfferTaken);
@@ -304,13 +350,17 @@ impl Worker {
     fn take(&mut self, scan: Scan, portion: &Portion) -> Taken {
         let writes = std::mem::take(&mut self.writes);
         let mut batch = Batch::new(self.index);
-        let mut refused: Vec<usize> = Vec::new();
+        let ahead = self.lives.as_ref().and_then(Lives::ahead);
+        let mut advance = scan.fill(&self.outboxes, portion, (&mut batch, ahead));
+        let mut fates = vec![MessageFate::Written; writes.len()];
         for (number, (write, _, arrived)) in writes.iter().enumerate() {
-            if !add_message(&mut batch, write, number, *arrived) {
-                refused.push(number);
+            // Were they written now, those records would come over them: in a later round, or taken by a successor.
+            if scan.leaves_older(&advance, (write.object, &write.bytes(self.index)), *arrived) {
+                fates[number] = MessageFate::Waits;
+            } else if !add_message(&mut batch, write, number, *arrived) {
+                fates[number] = MessageFate::Refused;
             }
         }
-        let mut advance = scan.fill(&self.outboxes, portion, &mut batch);
         let found = !batch.is_empty();
         if found {
             reach(Point::DrainHeads);
@@ -320,15 +370,18 @@ impl Worker {
             desk: self.desk.as_ref(),
             stats: &self.stats,
             outboxes: Some(&self.outboxes),
+            ahead,
         };
-        let errors = batch.apply(&ground);
+        let mut errors = batch.apply(&ground);
         let by_place = self.count(&batch);
         drop(batch);
         if found {
             reach(Point::DrainRound);
         }
         self.outboxes.end_round();
-        self.answer_messages(writes, &errors, &refused);
+        if let Some((lives, marks)) = self.lives.as_mut().zip(errors.marks.take()) {
+            lives.note(marks, self.clock.now());
+        }
         let out_of_order = portion.is_by_place() && (errors.overlap || scan.crosses(portion));
         let more = matches!(portion, Portion::Each(_))
             && scan.first_left(&advance, &|_| true).is_some()
@@ -336,11 +389,15 @@ impl Worker {
         if out_of_order {
             advance = scan.in_order(&self.outboxes, advance, portion);
         }
-        self.hurry = out_of_order;
-        for session in self.outboxes.settle(&advance, &errors, &self.stats) {
+        let ended = self.outboxes.settle(&advance, &errors, &self.stats);
+        for session in ended {
             self.views.end(session);
             self.patience.forget_places();
         }
+        // Until nothing is taken in part: a direct write under way may keep some of it back for a while.
+        self.hurry = out_of_order || (self.hurry && self.outboxes.has_parts());
+        // Not before the cursors have moved: a successor would take those records again, over what was answered.
+        self.answer_messages(writes, &errors, &fates);
         for (session, what) in scan.lies {
             self.outboxes.shut_out(session);
             self.views.end(session);
@@ -396,11 +453,15 @@ impl Worker {
         }
     }
 
-    fn answer_messages(&self, writes: Vec<(ByValue, Done<()>, Nanos)>, errors: &Errors, refused: &[usize]) {
-        for (number, (write, done, _)) in writes.into_iter().enumerate() {
+    fn answer_messages(&mut self, writes: Vec<Message>, errors: &Errors, fates: &[MessageFate]) {
+        for (number, (write, done, arrived)) in writes.into_iter().enumerate() {
+            if fates[number] == MessageFate::Waits {
+                self.writes.push((write, done, arrived));
+                continue;
+            }
             let what = format!("writing {} bytes of object {}", write.data.len(), write.object);
             match errors.of_message(number) {
-                _ if refused.contains(&number) => {
+                _ if fates[number] == MessageFate::Refused => {
                     done(Err(Fault::new(Code::Protocol, format!("{what}: not what the view asks for"))));
                 }
                 Some(error) => done(Err(error.clone().at(what))),
@@ -435,8 +496,8 @@ impl Worker {
     fn sleep(&mut self, idle_naps: u32) {
         self.outboxes.set_asleep(true);
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
-        let busy =
-            self.hurry || self.more || (self.wait_until.is_none() && (waited_for || self.stop.is_some()));
+        let presses = self.hurry || waited_for || self.stop.is_some() || !self.writes.is_empty();
+        let busy = self.more || (self.wait_until.is_none() && presses);
         let pressure = self.outboxes.pressure();
         let news = pressure.leaving || (pressure.waits && !self.knows_of_waiting);
         let waits = self.wait_until.is_some() && !news;

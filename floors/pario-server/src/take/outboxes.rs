@@ -3,7 +3,7 @@
 //! Never: looks at a record of an outbox that lied once. Always: where records of several outboxes overlap, cursors move
 //! in the order of commit times, so that the successor of a server that was killed takes nothing again over newer bytes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use pario_core::limits::WAKE_BYTES;
 use pario_core::{Clock, Fault, InodeId, Nanos, ServerIndex, SessionId};
@@ -19,6 +19,8 @@ use crate::views::Views;
 
 /// Errors kept per session until it asks.
 const ERRORS_KEPT: usize = 64;
+/// Sessions that are over, of which it is known how far they were taken.
+const ENDED_KEPT: usize = 1024;
 /// Room beside the outboxes themselves that must be free for writing behind.
 const SPARE_BYTES: u64 = 4 << 20;
 
@@ -31,6 +33,8 @@ pub(super) struct Attached {
     next: u64,
     pub(super) last_commit: Nanos,
     pub(super) leaving: bool,
+    /// Records before this position were committed while this server did not have the outbox: it may have put newer bytes down already.
+    pub(super) late_before: u64,
     /// Records beyond `taken` of which what lies below a place of the object is taken.
     parts: HashMap<u64, u64>,
     /// Where it stood when the server was told to stop.
@@ -55,6 +59,8 @@ pub(super) struct Pressure {
 #[derive(Default)]
 pub(super) struct Outboxes {
     attached: Vec<Attached>,
+    /// Sessions that are over and may come again, and how far they were taken; the oldest first.
+    ended: VecDeque<(SessionId, u64)>,
 }
 
 impl Outboxes {
@@ -73,8 +79,12 @@ impl Outboxes {
 
     pub(super) fn attach(&mut self, session: SessionId, outbox: OutboxReader, cursor: CursorPage, from: u64) {
         // A session that offers its outbox again may not know how far we came before its connection broke.
-        let known = self.taken(session).unwrap_or(0);
-        let taken = from.max(known.min(outbox.tail(from).unwrap_or(from)));
+        let known = self.taken(session);
+        let ended = self.ended.iter().rfind(|(of, _)| *of == session).map(|(_, taken)| *taken);
+        let tail = outbox.tail(from).unwrap_or(from);
+        let taken = from.max(known.or(ended).unwrap_or(0).min(tail));
+        // Without a gap nothing can have come before.
+        let late_before = if known.is_some() { 0 } else { tail };
         cursor.move_to(taken, &outbox);
         let before = self.attached.iter().position(|attached| attached.session == session);
         let errors = before.map(|place| self.attached.swap_remove(place).errors).unwrap_or_default();
@@ -91,6 +101,7 @@ impl Outboxes {
             stop_at: u64::MAX,
             last_commit: Nanos(0),
             leaving: false,
+            late_before,
             errors,
         });
     }
@@ -208,8 +219,19 @@ impl Outboxes {
         let over = |attached: &Attached| attached.leaving && attached.pending() == 0;
         let ended = self.attached.iter().filter(|attached| over(attached)).map(|attached| attached.session);
         let ended: Vec<SessionId> = ended.collect();
+        for attached in self.attached.iter().filter(|attached| over(attached)) {
+            if self.ended.len() == ENDED_KEPT {
+                self.ended.pop_front();
+            }
+            self.ended.push_back((attached.session, attached.taken));
+        }
         self.attached.retain(|attached| !over(attached));
         ended
+    }
+
+    /// Whether some record is taken in part.
+    pub(super) fn has_parts(&self) -> bool {
+        self.attached.iter().any(|attached| !attached.parts.is_empty())
     }
 
     /// Whether the memory that a piece of a round points to still holds its record. It does not when this server was stopped for

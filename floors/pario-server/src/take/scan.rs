@@ -11,13 +11,14 @@ use pario_net::outbox::{IntentState, OutboxError, RecordKind, RecordView};
 use pario_sys::clock::MonotonicClock;
 use pario_view::{Answer, Share, View, disjoint};
 
+use super::ahead::Ahead;
 use super::batch::{Batch, Packing, Source, Stamp, Streamed};
 use super::outboxes::{Attached, Outboxes};
 use super::patience::{Due, Upto};
 use crate::views::Views;
 
 /// Records looked at per outbox and round.
-const RECORDS_MAX: usize = 16 << 10;
+pub(super) const RECORDS_MAX: usize = 16 << 10;
 /// Pieces of one round; what is more waits for the next.
 const CUTS_MAX: usize = 1 << 20;
 
@@ -38,6 +39,8 @@ pub(super) struct Scanned {
     /// What lies below this place of the object was taken before.
     done_below: u64,
     intent: Option<IntentState>,
+    /// It was committed while this server did not have its outbox.
+    is_late: bool,
     /// It brings something for this server.
     is_ours: bool,
 }
@@ -194,6 +197,7 @@ impl Scan {
                 local_bytes,
                 done_below,
                 intent,
+                is_late: position < attached.late_before,
                 is_ours,
             });
             last = head.committed;
@@ -251,7 +255,7 @@ impl Scan {
         &self,
         outboxes: &'a Outboxes,
         portion: &Portion,
-        batch: &mut Batch<'a>,
+        (batch, ahead): (&mut Batch<'a>, Option<&Ahead>),
     ) -> Advance {
         let mut advance = Advance { positions: outboxes.positions(), parts: Vec::new() };
         let mut behind = vec![false; advance.positions.len()];
@@ -262,7 +266,7 @@ impl Scan {
             let upto = portion.of(record.place);
             let (head, below) = (record.record.head, record.taken_below(upto));
             if record.is_ours && record.done_below < below {
-                record.add_to(batch, outboxes, below);
+                record.add_to((batch, ahead), outboxes, below);
             }
             let untouched = matches!(upto, Upto::Committed(before) if before <= record.committed());
             let is_done = !untouched && (record.is_done() || !record.is_ours || record.local.end <= below);
@@ -293,6 +297,25 @@ impl Scan {
                     && !record.is_apart_from(half)
             })
         })
+    }
+
+    /// Whether a write that came at that time would be put down before a record of the same bytes that was committed before it.
+    pub(super) fn leaves_older(
+        &self,
+        advance: &Advance,
+        (object, bytes): (ObjectId, &Range<u64>),
+        arrived: Nanos,
+    ) -> bool {
+        let is_left = |record: &&Scanned| {
+            record.is_data()
+                && record.object() == object
+                && record.committed() <= arrived
+                && advance.positions[record.place].0 <= record.record.head.position
+                && record.local.start < bytes.end
+                && bytes.start < record.local.end
+        };
+        // What was committed after the limit was not looked at.
+        self.limit <= arrived || self.records.iter().any(|record| is_left(&record))
     }
 
     /// The first record of some outboxes that is not over yet: what was committed before is.
@@ -347,8 +370,15 @@ pub(super) struct TakenPart {
 
 impl Scanned {
     /// Adds what lies below a place of the object and was not taken before.
-    fn add_to<'a>(&self, batch: &mut Batch<'a>, outboxes: &'a Outboxes, below: u64) {
+    fn add_to<'a>(
+        &self,
+        (batch, ahead): (&mut Batch<'a>, Option<&Ahead>),
+        outboxes: &'a Outboxes,
+        below: u64,
+    ) {
         let head = self.record.head;
+        let session = outboxes.at(self.place).session;
+        let judge = ahead.filter(|_| self.is_late);
         let stamp =
             Stamp { committed: head.committed, source: Source::Outbox(self.place), position: head.position };
         match (head.kind, self.intent) {
@@ -358,9 +388,16 @@ impl Scanned {
                 let streamed = Streamed { view: self.view.as_deref(), layout: head.layout, stream, local };
                 let fits = batch.add_stream(head.object, stamp, &streamed, (Packing::Whole, data));
                 assert!(fits, "a record holds its whole range of the stream");
+                if let Some(ahead) = judge {
+                    batch.leave_out(session, ahead);
+                }
             }
             (RecordKind::Intent, Some(IntentState::Done)) => {
-                batch.add_intent(head.object, stamp, &head.layout, self.span.clone());
+                let (what, bytes) = ((head.object, stamp), (&head.layout, self.span.clone()));
+                match judge {
+                    None => batch.add_intent(head.object, stamp, bytes.0, bytes.1),
+                    Some(ahead) => batch.add_late_intent(what, bytes, (session, ahead)),
+                }
             }
             (RecordKind::Intent | RecordKind::Pad, _) => {}
         }

@@ -37,6 +37,7 @@ pub(super) fn worker(store: &Arc<MemoryStore>) -> Worker {
         inbox,
         doorbell: Arc::new(Doorbell::new().unwrap()),
         outboxes: Outboxes::default(),
+        lives: None,
         writes: Vec::new(),
         drains: Vec::new(),
         take_alls: Vec::new(),
@@ -224,3 +225,74 @@ fn a_newer_record_does_not_go_before_an_older_one_that_is_half_taken() {
     world.take(Upto::ALL);
     assert_eq!(world.in_store(), world.model);
 }
+
+fn plain(offset: u64) -> RecordMeta {
+    let layout = Layout::new(4096, 1, 0, 1).unwrap();
+    RecordMeta { object: object(), layout, view: 0, moved: 0, offset, companions: 0 }
+}
+
+/// A round that is held up by a direct write does not end the hurry: the newer record's cursor once moved in the round behind it.
+#[test]
+fn a_direct_write_under_way_does_not_make_the_order_forgotten() {
+    let mut world = World::new();
+    let directly = Outbox::create(256 << 10, 1).unwrap();
+    attach(&mut world.worker, WRITERS, &directly);
+    world.write(0, strided(0, 2), 20);
+    world.take(Upto::Below(20));
+    world.write(1, strided(0, 2), 5);
+    let intent = directly.announce(plain(30), SERVER, 8, &|_, _| Ok(())).unwrap().unwrap();
+    world.take(Upto::Below(20));
+    assert!(world.worker.hurry, "the older record is half taken");
+    world.worker.round();
+    assert!(world.worker.wait_until.is_some(), "it waits for the direct write");
+    assert!(world.worker.hurry, "and is still half taken");
+    world.store.write(object(), LocalOffset(30), &[Piece::from(&[77; 8][..])]).unwrap();
+    world.model[30..38].fill(77);
+    intent.done();
+    world.worker.round();
+    assert!(!world.worker.hurry);
+    world.kill();
+    world.take(Upto::ALL);
+    assert_eq!(world.in_store(), world.model);
+}
+
+/// A round looks at so many records of an outbox; a message that came after all of them was once written with the first ones.
+#[test]
+fn a_message_waits_for_records_that_were_not_looked_at() {
+    let store = Arc::new(MemoryStore::new(1 << 20));
+    let (mut worker, outbox) = (worker(&store), Outbox::create(8 << 20, 1).unwrap());
+    attach(&mut worker, 0, &outbox);
+    for number in 0..scan::RECORDS_MAX + 10 {
+        outbox.commit(plain(number as u64 % 8), b"r", &|_, _| Ok(())).unwrap();
+    }
+    let (done, answered) = crossbeam_channel::bounded(1);
+    let write = ByValue { object: object(), to: Target::Bytes(LocalOffset(0)), data: b"messages".to_vec() };
+    let done = Box::new(move |result| done.send(result).unwrap());
+    worker.accept(Task::Write { write, done });
+    worker.round();
+    assert!(answered.try_recv().is_err(), "ten records are older and not taken");
+    worker.round();
+    answered.try_recv().unwrap().unwrap();
+    let mut bytes = [0; 8];
+    store.read(object(), LocalOffset(0), &mut bytes).unwrap();
+    assert_eq!(&bytes, b"messages");
+}
+
+/// A server that was only stopped takes what its client had committed when it sees that the connection is gone. The client, back again, must
+/// not offer that once more.
+#[test]
+fn what_was_taken_after_its_client_was_gone_is_not_taken_again() {
+    let mut world = World::new();
+    world.write(0, strided(0, 1), 10);
+    world.outboxes[0].detach(SERVER);
+    world.worker.accept(Task::Detach { session: session(0) });
+    world.write(1, strided(5, 1), 10);
+    world.take(Upto::ALL);
+    assert!(world.worker.outboxes.place(session(0)).is_none(), "it is over");
+    attach(&mut world.worker, 0, &world.outboxes[0]);
+    world.take(Upto::ALL);
+    assert_eq!(world.in_store(), world.model);
+}
+
+#[path = "late_tests.rs"]
+mod late;

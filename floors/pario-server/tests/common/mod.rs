@@ -52,6 +52,7 @@ impl World {
             names: Some(names_in(&dir.path().join("names"), layout)),
             outbox_bytes: 256 << 10,
             transfer_bytes: 1 << 20,
+            lives: None,
             take_before_read: false,
             scheduler: pario_server::SchedulerSpec::default(),
             unix: None,

@@ -171,6 +171,7 @@ fn start(
         names: (index == ServerIndex::MANAGER).then(names),
         outbox_bytes: OUTBOX_BYTES_DEFAULT as u64,
         transfer_bytes: 1 << 20,
+        lives: None,
         take_before_read: false,
         scheduler: SchedulerSpec::default(),
         unix: Some(PathBuf::from(OsString::from_vec(unix.clone()))),

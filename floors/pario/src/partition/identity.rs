@@ -24,8 +24,10 @@ pub const STORAGE_FORMAT: u32 = 1;
 pub const IDENTITY_FILE: &str = "identity";
 /// File that the server of a directory holds locked.
 pub const LOCK_FILE: &str = "lock";
-/// What a server puts into its directory besides these two.
-pub const CONTENTS: [&str; 4] = ["objects", "names", "log", "socket"];
+/// File in which a server leaves to its successor what it put down ahead of clients that are not back.
+pub const AHEAD_FILE: &str = "ahead";
+/// What a server puts into its directory besides these.
+pub const CONTENTS: [&str; 5] = ["objects", "names", "log", "socket", AHEAD_FILE];
 
 /// What a directory is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -202,6 +202,7 @@ fn start(
             below.outbox_bytes
         }) as u64,
         transfer_bytes: 1 << 20,
+        lives: None,
         take_before_read: true,
         // The partition's servers order what the tier asks of them.
         scheduler: pario_server::SchedulerSpec::default(),

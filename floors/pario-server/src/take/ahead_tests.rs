@@ -1,0 +1,147 @@
+//! What is remembered and what is made of it, against one stamp for each byte.
+
+#![expect(clippy::single_range_in_vec_init, reason = "a list of ranges is meant, which may have one")]
+
+use proptest::prelude::*;
+
+use pario_core::{Generation, InodeId};
+
+use super::*;
+
+const BORN: Nanos = Nanos(100);
+const ME: SessionId = SessionId(1);
+
+fn object(inode: u64) -> ObjectId {
+    ObjectId { inode: InodeId(inode), generation: Generation(1) }
+}
+
+fn put(ahead: &mut Ahead, bytes: Range<u64>, committed: u64, now: u64) -> News {
+    let mut marks = ahead.wanted().expect("not blind");
+    marks.add(object(1), bytes, Nanos(committed));
+    marks.put();
+    ahead.note(marks, Nanos(now))
+}
+
+fn judged(ahead: &Ahead, bytes: Range<u64>, committed: u64) -> Verdict {
+    ahead.judge((ME, Nanos(committed)), object(1), bytes)
+}
+
+#[test]
+fn of_a_late_record_what_is_older_stays_out() {
+    let mut ahead = Ahead::new(BORN);
+    put(&mut ahead, 10..20, 50, 110);
+    put(&mut ahead, 30..40, 20, 110);
+    let cases: [(u64, &[Range<u64>]); 4] = [
+        (10, &[0..10, 20..30, 40..60]),
+        (20, &[0..10, 20..60]),
+        (49, &[0..10, 20..60]),
+        // Itself, taken once already.
+        (50, &[0..60]),
+    ];
+    for (committed, free) in cases {
+        assert_eq!(
+            judged(&ahead, 0..60, committed),
+            Verdict::Take(free.to_vec()),
+            "committed at {committed}"
+        );
+    }
+    assert_eq!(judged(&ahead, 12..18, 10), Verdict::Take(Vec::new()));
+    let elsewhere = ahead.judge((ME, Nanos(10)), object(2), 0..60);
+    assert_eq!(elsewhere, Verdict::Take(vec![0..60]), "another object");
+}
+
+#[test]
+fn only_what_got_into_the_store_counts() {
+    let mut ahead = Ahead::new(BORN);
+    let mut marks = ahead.wanted().unwrap();
+    marks.add(object(1), 0..10, Nanos(50));
+    marks.put();
+    marks.add(object(1), 10..20, Nanos(50));
+    marks.failed();
+    marks.add(object(1), 20..30, Nanos(50));
+    ahead.note(marks, Nanos(110));
+    assert_eq!(judged(&ahead, 0..30, 10), Verdict::Take(vec![10..30]));
+}
+
+#[test]
+fn a_direct_write_is_told_of_only_if_older_bytes_came_after_it() {
+    let mut ahead = Ahead::new(BORN);
+    put(&mut ahead, 0..10, 50, 110);
+    for (committed, covered) in [(40, false), (50, false), (60, true), (110, true), (111, false)] {
+        let may = ahead.may_have_covered((ME, Nanos(committed)), object(1), &(5..15));
+        assert_eq!(may, covered, "made at {committed}");
+    }
+    assert!(!ahead.may_have_covered((ME, Nanos(60)), object(1), &(10..15)), "beside it");
+}
+
+#[test]
+fn what_is_written_in_a_row_is_remembered_as_one() {
+    let mut ahead = Ahead::new(BORN);
+    let mut marks = ahead.wanted().unwrap();
+    for number in 0..100u64 {
+        marks.add(object(1), number * 10..number * 10 + 10, Nanos(200 + number));
+    }
+    marks.put();
+    assert!(matches!(ahead.note(marks, Nanos(400)), News::Marks(list) if list.len() == 1));
+    assert_eq!(judged(&ahead, 0..1100, 99), Verdict::Take(vec![1000..1100]), "from before this life");
+    assert_eq!(judged(&ahead, 0..10, 300), Verdict::Take(vec![0..10]), "from after all of them");
+    assert_eq!(judged(&ahead, 0..10, 250), Verdict::Unknown, "in between nobody can tell");
+}
+
+#[test]
+fn what_cannot_be_remembered_is_known_not_to_be() {
+    let mut ahead = Ahead::new(BORN);
+    ahead.came(SessionId(2), Nanos(105));
+    // With holes between them nothing can be joined.
+    let full = MARKS_MAX as u64;
+    let last =
+        (0..=full).map(|number| put(&mut ahead, number * 10..number * 10 + 5, 200 + number, 110)).last();
+    assert_eq!(last, Some(News::Blind));
+    assert!(ahead.wanted().is_none(), "and costs nothing from then on");
+    assert_eq!(ahead.marks().count(), 0);
+    assert_eq!(judged(&ahead, 0..10, 10), Verdict::Unknown);
+    let of = |session, committed| ahead.judge((session, committed), object(1), 0..10);
+    assert_eq!(of(SessionId(2), Nanos(104)), Verdict::Unknown, "from before its outbox came");
+    assert_eq!(of(SessionId(2), Nanos(106)), Verdict::Take(vec![0..10]), "all older ones were seen then");
+}
+
+#[test]
+fn many_neighbours_become_few() {
+    let mut ahead = Ahead::new(BORN);
+    for number in 0..=MARKS_MAX as u64 {
+        assert!(matches!(put(&mut ahead, number..number + 1, number % 90, 110), News::Marks(_)));
+    }
+    assert!(ahead.marks().count() < 10);
+    assert_eq!(judged(&ahead, 0..10, 95), Verdict::Take(vec![0..10]));
+    assert_eq!(judged(&ahead, 0..10, 40), Verdict::Unknown);
+}
+
+const BYTES: u64 = 40;
+
+proptest! {
+    /// Against one stamp for each byte; what was committed in this life may be unknown, never wrong.
+    #[test]
+    fn verdicts_are_those_of_single_bytes(
+        puts in prop::collection::vec((0..BYTES, 1..12u64, 1..160u64), 0..40),
+        asked in prop::collection::vec((0..BYTES, 1..20u64, 1..160u64), 1..10),
+    ) {
+        let mut ahead = Ahead::new(BORN);
+        let mut model = vec![0u64; 64];
+        for (start, length, committed) in puts {
+            put(&mut ahead, start..start + length, committed, 300);
+            for byte in start..start + length {
+                let byte = &mut model[usize::try_from(byte).unwrap()];
+                *byte = (*byte).max(committed);
+            }
+        }
+        for (start, length, committed) in asked {
+            let expected: Vec<u64> = (start..start + length)
+                .filter(|byte| model[usize::try_from(*byte).unwrap()] <= committed)
+                .collect();
+            match judged(&ahead, start..start + length, committed) {
+                Verdict::Take(free) => prop_assert_eq!(free.into_iter().flatten().collect::<Vec<_>>(), expected),
+                Verdict::Unknown => prop_assert!(false, "nothing was joined that has several stamps"),
+            }
+        }
+    }
+}
