@@ -2,13 +2,15 @@
 //! closing one does not end the locks of another.
 //!
 //! Never: waits without end for a dead holder: the kernel (or the NFS server) ends a holder's locks with its descriptor. Always: a lock
-//! that was taken is given back when its guard is dropped.
+//! that was taken by waiting is given back when its guard is dropped.
 
 #![expect(unsafe_code, reason = "fcntl has no safe form for ranges")]
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
 
 /// What a lock keeps others from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +19,49 @@ pub enum LockKind {
     Read,
     /// Reading and writing. The descriptor must be open for writing.
     Write,
+}
+
+impl LockKind {
+    fn number(self) -> libc::c_int {
+        match self {
+            LockKind::Read => libc::F_RDLCK,
+            LockKind::Write => libc::F_WRLCK,
+        }
+    }
+}
+
+/// An open description of its own, by which ranges are locked one at a time.
+#[derive(Debug)]
+pub struct LockFile(OwnedFd);
+
+impl LockFile {
+    /// Opens what is behind a descriptor once more: one that was passed to this process, or inherited, shares its description with
+    /// others, and so do its locks.
+    pub fn open_again(fd: impl AsFd) -> io::Result<LockFile> {
+        let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+        let again = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(LockFile(again))
+    }
+
+    /// One more description of the same file.
+    pub fn another(&self) -> io::Result<LockFile> {
+        LockFile::open_again(&self.0)
+    }
+
+    /// Locks a range, unless somebody else has a lock that excludes this one: then `false`. Ended by [`LockFile::unlock`], or with
+    /// the description.
+    pub fn try_lock(&self, kind: LockKind, range: &Range<u64>) -> io::Result<bool> {
+        match set(self.0.as_fd(), kind.number(), range, libc::F_OFD_SETLK) {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Unlocks a range.
+    pub fn unlock(&self, range: &Range<u64>) -> io::Result<()> {
+        set(self.0.as_fd(), libc::F_UNLCK, range, libc::F_OFD_SETLK)
+    }
 }
 
 /// A locked range; unlocked when dropped.
@@ -29,12 +74,8 @@ pub struct RangeGuard<'a> {
 /// Waits until nobody else has a lock on a byte of `range` that excludes this one. A range that ends at `u64::MAX` has no end.
 /// Ranges of one open description must not overlap while they are locked: the first to be dropped would unlock both.
 pub fn lock_range(fd: BorrowedFd<'_>, kind: LockKind, range: Range<u64>) -> io::Result<RangeGuard<'_>> {
-    let kind = match kind {
-        LockKind::Read => libc::F_RDLCK,
-        LockKind::Write => libc::F_WRLCK,
-    };
     loop {
-        match set(fd, kind, &range) {
+        match set(fd, kind.number(), &range, libc::F_OFD_SETLKW) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
             Ok(()) => return Ok(RangeGuard { fd, range }),
@@ -45,11 +86,11 @@ pub fn lock_range(fd: BorrowedFd<'_>, kind: LockKind, range: Range<u64>) -> io::
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
         // Unlocking what is locked fails for no reason that a caller could mend; closing the descriptor unlocks too.
-        let _ = set(self.fd, libc::F_UNLCK, &self.range);
+        let _ = set(self.fd, libc::F_UNLCK, &self.range, libc::F_OFD_SETLK);
     }
 }
 
-fn set(fd: BorrowedFd<'_>, kind: libc::c_int, range: &Range<u64>) -> io::Result<()> {
+fn set(fd: BorrowedFd<'_>, kind: libc::c_int, range: &Range<u64>, how: libc::c_int) -> io::Result<()> {
     let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
     // A length of 0 means: to the end, whatever it will be.
     let len = i64::try_from(range.end - range.start.min(range.end)).ok();
@@ -61,13 +102,12 @@ fn set(fd: BorrowedFd<'_>, kind: libc::c_int, range: &Range<u64>) -> io::Result<
     lock.l_start = start;
     lock.l_len = len;
     // SAFETY: the descriptor is borrowed and `lock` is a whole `flock` that lives through the call.
-    let done = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLKW, &lock) };
+    let done = unsafe { libc::fcntl(fd.as_raw_fd(), how, &lock) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::sync::mpsc::channel;
 
     use super::*;
@@ -92,6 +132,23 @@ mod tests {
         drop(held);
         waiting.join().unwrap();
         assert_eq!(came.try_iter().collect::<Vec<_>>(), ["mine", "theirs"]);
+    }
+
+    #[test]
+    fn what_was_opened_again_excludes_what_it_was_opened_from() {
+        let (_memory, fd) = crate::Shared::create("locks", 4096).unwrap();
+        let passed = fd.try_clone().unwrap();
+        let (mine, theirs) = (LockFile::open_again(&fd), LockFile::open_again(&passed));
+        let (mine, theirs) = (mine.unwrap(), theirs.unwrap());
+        let far = 1 << 40;
+        assert!(mine.try_lock(LockKind::Write, &(far..far + 10)).unwrap());
+        assert!(!theirs.try_lock(LockKind::Read, &(far + 9..far + 20)).unwrap());
+        assert!(theirs.try_lock(LockKind::Read, &(far + 10..far + 20)).unwrap());
+        mine.unlock(&(far..far + 10)).unwrap();
+        assert!(mine.try_lock(LockKind::Read, &(far..far + 20)).unwrap(), "both read");
+        mine.unlock(&(far..far + 20)).unwrap();
+        drop(theirs);
+        assert!(mine.try_lock(LockKind::Write, &(far..far + 20)).unwrap(), "its locks went with it");
     }
 
     #[test]

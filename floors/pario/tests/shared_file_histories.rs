@@ -59,7 +59,7 @@ fn history(seed: u64, trace: &Trace) {
         block_bytes: Some(block),
         stripe_bytes: Some(block * chance.of(&[1, 4])),
         noncoherent: chance.once_in(4).then_some(true),
-        direct: chance.of(&[None, Some(false)]),
+        direct: chance.of(&[None, Some(false), Some(true)]),
         placement: chance.of(&[Placement::Home, Placement::FirstTouch]),
         ..SharedOptions::default()
     };

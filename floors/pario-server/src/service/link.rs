@@ -113,6 +113,10 @@ impl Link {
             let count = match self.stream.receive(target, &mut descriptors) {
                 Ok(0) => return Err(FrameError::Ended),
                 Ok(count) => count,
+                // A peer that went away without having read all that it was told: nobody is to blame.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                    return Err(FrameError::Ended);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error.into()),

@@ -89,6 +89,10 @@ counts! {
     lock_messages,
     /// Locks asked for at the manager.
     locks,
+    /// Locks around accesses that the kernel kept, without a message.
+    kernel_locks,
+    /// Of these, and of those that were waited for at the manager in the end, that somebody else had at first.
+    kernel_lock_waits,
     /// Messages about shared pointers.
     pointer_messages,
     /// Nanoseconds inside calls that write.
@@ -97,7 +101,7 @@ counts! {
     read_ns,
     /// Of both, nanoseconds until there was a lease.
     lease_ns,
-    /// Nanoseconds until the manager gave a lock.
+    /// Nanoseconds until the manager, or the kernel, gave a lock.
     lock_ns,
 }
 

@@ -81,6 +81,13 @@ fn lines(rank: usize, file: &str, counts: &Counts, opened: &Faults) -> Vec<Strin
             ms(counts.read_ns),
         ),
         format!(
+            "{at}: {} locks asked for, {} kept by the kernel, {} of these waited for; {} waiting for locks",
+            counts.locks,
+            counts.kernel_locks,
+            counts.kernel_lock_waits,
+            ms(counts.lock_ns),
+        ),
+        format!(
             "{at}: {} messages ({} names, {} leases, {} views, {} reads, {} writes); {} of views, {} of offset lists",
             counts.messages,
             counts.name_messages,

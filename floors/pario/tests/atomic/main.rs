@@ -12,10 +12,11 @@ mod common;
 mod checker;
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use pario::group::{Hub, NODE_VARIABLE};
-use pario::{Datatype, GroupFile, Hints, Method};
+use pario::group::{Group, Hub, NODE_VARIABLE};
+use pario::{Datatype, GroupFile, Hints, Method, Partition, SharedOptions, open_shared};
 use pario_core::Clock;
 use pario_sys::clock::MonotonicClock;
 
@@ -30,7 +31,7 @@ const FILE: &str = "cells";
 const ROUNDS: u64 = 3;
 const ACCESSES: u64 = 14;
 
-/// What the processes of a group are told: `SEED GROUP ATOMIC METHOD LOG`.
+/// What the processes of a group are told: `SEED GROUP ATOMIC GROUND LOG`.
 #[test]
 fn member() {
     let Some(job) = job() else { return };
@@ -38,10 +39,8 @@ fn member() {
     let (seed, group_number, atomic) =
         (words[0].parse::<u64>().unwrap(), words[1].parse::<u64>().unwrap(), words[2] == "1");
     let group = pario::group::from_env().unwrap().expect("a member was invited");
-    let partition = mounted();
-    let hints = Hints { method: Some(words[3].parse::<Method>().unwrap()), ..Hints::default() };
-    let options = partition.options().read(true).write(true);
-    let file = options.open_all(&group, FILE, &hints).unwrap();
+    let ground: Ground = words[3].parse().unwrap();
+    let (_partition, file) = ground.open(&group, Path::new(words[4]));
     file.set_atomicity(atomic).unwrap();
     let who = group_number << 8 | group.rank() as u64;
     let mut chance = Chance::new(seed ^ (who + 1).wrapping_mul(0x9e37_79b9));
@@ -51,7 +50,7 @@ fn member() {
         let view = Sight::choose(&mut chance, atomic);
         view.set(&file);
         // Two-phase takes apart what one member writes, unless that is to be atomic.
-        let collective = common.once_in(3) && (atomic || hints.method != Some(Method::TwoPhase));
+        let collective = common.once_in(3) && (atomic || ground != Ground::Partition(Method::TwoPhase));
         for number in 0..ACCESSES {
             let tag = ((round * ACCESSES + number + 1) << 16) | (who + 1);
             log.push(view.access(&file, &mut chance, tag, collective));
@@ -61,6 +60,69 @@ fn member() {
     std::fs::write(format!("{}-{who}", words[4]), serde_json::to_string(&log).unwrap()).unwrap();
     say(1);
     group.leave();
+}
+
+/// What the file is, and how it is reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ground {
+    /// A file of the partition.
+    Partition(Method),
+    /// A plain file through the group's own servers; on one node it is lent to the members, or not.
+    Plain { direct: bool },
+}
+
+impl Ground {
+    const ALL: [Ground; 5] = [
+        Ground::Partition(Method::ServerDirected),
+        Ground::Partition(Method::ClientDirected),
+        Ground::Partition(Method::TwoPhase),
+        Ground::Plain { direct: true },
+        Ground::Plain { direct: false },
+    ];
+
+    fn word(self) -> &'static str {
+        match self {
+            Ground::Partition(method) => method.word(),
+            Ground::Plain { direct: true } => "plain-lent",
+            Ground::Plain { direct: false } => "plain-kept",
+        }
+    }
+
+    fn open(self, group: &Arc<dyn Group>, log: &Path) -> (Option<Partition>, GroupFile) {
+        match self {
+            Ground::Partition(method) => {
+                let partition = mounted();
+                let hints = Hints { method: Some(method), ..Hints::default() };
+                let options = partition.options().read(true).write(true);
+                let file = options.open_all(group, FILE, &hints).unwrap();
+                (Some(partition), file)
+            }
+            Ground::Plain { direct } => {
+                let block = Some(4096);
+                let options = SharedOptions {
+                    direct: Some(direct),
+                    block_bytes: block,
+                    stripe_bytes: block,
+                    ..SharedOptions::default()
+                };
+                (None, open_shared(group, plain_beside(log), &options).unwrap())
+            }
+        }
+    }
+}
+
+impl std::str::FromStr for Ground {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Ground, String> {
+        let found = Ground::ALL.into_iter().find(|ground| ground.word() == word);
+        found.ok_or_else(|| format!("no ground is called {word}"))
+    }
+}
+
+/// Where the plain file of a history is.
+fn plain_beside(log: &Path) -> PathBuf {
+    log.with_file_name("plain")
 }
 
 /// Which cells a member sees in a round.
@@ -152,7 +214,7 @@ struct Scene {
     size: usize,
     nodes: usize,
     atomic: bool,
-    method: Method,
+    ground: Ground,
 }
 
 fn play(stage: &Stage, scene: Scene) {
@@ -162,6 +224,7 @@ fn play(stage: &Stage, scene: Scene) {
     file.write_at(0, &vec![0; CELLS * CELL_BYTES]).unwrap();
     file.close().unwrap();
     let log = stage.dir().join("log");
+    std::fs::write(plain_beside(&log), vec![0; CELLS * CELL_BYTES]).unwrap();
     let mut programs = Vec::new();
     let hubs: Vec<Hub> = (0..scene.groups).map(|_| Hub::start(scene.size).unwrap()).collect();
     for (number, hub) in hubs.iter().enumerate() {
@@ -174,8 +237,8 @@ fn play(stage: &Stage, scene: Scene) {
             if 1 < scene.nodes {
                 env.push((NODE_VARIABLE, &node));
             }
-            let (seed, atomic, method) = (scene.seed, u8::from(scene.atomic), scene.method.word());
-            let job = format!("{seed} {number} {atomic} {method} {}", log.display());
+            let (seed, atomic, ground) = (scene.seed, u8::from(scene.atomic), scene.ground.word());
+            let job = format!("{seed} {number} {atomic} {ground} {}", log.display());
             programs.push((number, rank, Program::start_with(stage, "member", &job, &env)));
         }
     }
@@ -213,14 +276,21 @@ fn seeds(salt: u64) -> Vec<u64> {
     (0..runs()).map(|run| Chance::new(began + run).next() >> 1).collect()
 }
 
-const METHODS: [Method; 3] = [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase];
-
 fn each_scene(atomic: bool, groups: u64, salt: u64) {
     let Some(stage) = Stage::start(3, "stripe = \"4KiB\"") else { return };
+    // Caches of two groups on a plain file see each other's writes only after sync.
+    let grounds = if groups == 1 { &Ground::ALL[..] } else { &Ground::ALL[..3] };
     for nodes in [1, 2, 4] {
         for seed in seeds(salt ^ nodes as u64) {
-            let method = Chance::new(seed).of(&METHODS);
-            play(&stage, Scene { seed, groups, size: 4, nodes, atomic, method });
+            let ground = Chance::new(seed).of(grounds);
+            play(&stage, Scene { seed, groups, size: 4, nodes, atomic, ground });
+        }
+    }
+    if groups == 1 {
+        // The way with locks of its own is not left to chance.
+        for seed in seeds(salt ^ 77) {
+            let ground = Ground::Plain { direct: true };
+            play(&stage, Scene { seed, groups, size: 4, nodes: 1, atomic, ground });
         }
     }
 }

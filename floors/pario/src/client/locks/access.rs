@@ -9,6 +9,7 @@ use pario_net::message::{LockMode, LockPatience, LockShape, LockSpace, Phase, Wa
 
 use super::super::lease::Access;
 use super::super::stream_write::Place;
+use super::kernel::KernelLock;
 use super::{HeldLock, Holder, OpenFile, Wished};
 
 /// Whether an access is guarded by a lock of its caller's already.
@@ -26,15 +27,25 @@ pub(crate) enum Guarded {
 #[derive(Debug)]
 pub(crate) struct AccessLock {
     file: Arc<OpenFile>,
-    lane: usize,
-    held: Option<HeldLock>,
+    pub(super) lane: usize,
+    pub(super) held: Option<HeldLock>,
+    /// What the kernel keeps for it.
+    pub(super) kernel: Option<KernelLock>,
+    /// Its token is not kept.
+    pub(super) passing: bool,
 }
 
 impl Drop for AccessLock {
     fn drop(&mut self) {
+        if self.kernel.take().is_some() {
+            self.file.locks.unlocked.notify_all();
+        }
         if let Some(held) = self.held {
             // One that was lost with the manager is not ours to end; the access under it looked at that before each of its pieces.
             self.file.unlock(held);
+            if self.passing {
+                self.file.leave_holder(held.which.holder);
+            }
         }
         self.file.free_lane(self.lane);
     }
@@ -84,9 +95,8 @@ impl OpenFile {
         shape: LockShape,
         view: Option<Arc<super::NumberedView>>,
     ) -> Result<AccessLock, Fault> {
-        let lane = self.take_lane();
-        let mut lock = AccessLock { file: Arc::clone(self), lane, held: None };
-        let holder = Holder { space: LockSpace::Access {}, lane: lane as u64, club: 0 };
+        let mut lock = self.call_lock();
+        let holder = Holder { space: LockSpace::Access {}, lane: lock.lane as u64, club: 0 };
         let mode = match kind {
             Kind::Read => LockMode::Shared {},
             Kind::Write => LockMode::Exclusive {},
@@ -94,6 +104,12 @@ impl OpenFile {
         let wished = Wished { holder, mode, shape, view };
         lock.held = Some(self.lock(&wished, (self.mount.number(), LockPatience::Wait {}))?);
         Ok(lock)
+    }
+
+    /// A lane for one more call; nothing is locked yet.
+    pub(super) fn call_lock(self: &Arc<Self>) -> AccessLock {
+        let (file, lane) = (Arc::clone(self), self.take_lane());
+        AccessLock { file, lane, held: None, kernel: None, passing: false }
     }
 
     /// Begins an access to a range, with a lock around it where the phase needs one. Whoever waits for a lock holds up no lease.
@@ -111,7 +127,17 @@ impl OpenFile {
         if guarded == Guarded::Locked || !self.needs_lock(access.phase, range, kind)? {
             return Ok((None, access));
         }
+        // What must be there as a whole goes by a record, and outlives this process.
+        let by_itself = kind == Kind::Read || guarded == Guarded::No;
+        let direct = by_itself && self.is_all_direct(&access, range, kind)?;
         drop(access);
+        if direct && let Some(lock) = self.lock_in_kernel(range, kind)? {
+            let access = self.access(want)?;
+            // It may have been cut or given back meanwhile.
+            if lock.kernel.is_none() || self.is_all_direct(&access, range, kind)? {
+                return Ok((Some(lock), access));
+            }
+        }
         let lock = self.lock_range(range, kind)?;
         Ok((Some(lock), self.access(want)?))
     }

@@ -4,18 +4,20 @@
 //! Never: waits for a lock while it holds up a lease. Always: a lock that was lost with the manager says so, to whoever looks or unlocks.
 
 mod access;
+mod kernel;
 mod slots;
 pub mod table;
 mod user;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{FoundLock, LockAsk, LockMode, LockPatience, LockShape, Reply, Request};
 use pario_sys::kill_point::{Point, reach};
 
 pub(crate) use self::access::{AccessLock, Guarded, Kind};
+use self::kernel::Kernel;
 pub(crate) use self::table::Holder;
 use self::table::{Say, Table, Use};
 pub use self::user::{LockHolder, LockOptions, PendingLock, RangeLock};
@@ -27,6 +29,8 @@ use super::views::NumberedView;
 #[derive(Debug, Default)]
 pub(super) struct FileLocks {
     state: Mutex<State>,
+    /// A thread of this process has given back a lock in the kernel.
+    unlocked: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +40,7 @@ struct State {
     epoch: u64,
     /// Calls under way that hold a lock around them, by lane.
     lanes: Vec<bool>,
+    kernel: Kernel,
 }
 
 /// What is wished for, but for who waits how long.
@@ -63,6 +68,7 @@ impl OpenFile {
             // They were the old manager's.
             state.epoch = epoch;
             state.table.clear();
+            state.kernel = Kernel::default();
         }
         state
     }
@@ -206,7 +212,18 @@ impl OpenFile {
 
     /// The last handle is closed; the manager drops the locks with the use.
     pub(super) fn drop_locks(&self) {
-        self.locks().table.clear();
+        let mut state = self.locks();
+        state.table.clear();
+        state.kernel = Kernel::default();
+    }
+
+    /// What a holder kept goes back.
+    fn leave_holder(&self, holder: Holder) {
+        let mut says = Vec::new();
+        self.locks().table.leave_holder(holder, &mut says);
+        for say in says {
+            self.say(say);
+        }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]

@@ -259,12 +259,17 @@ impl Table {
     pub fn leave(&mut self, lane: u64, says: &mut Vec<Say>) {
         let mine: Vec<Holder> = self.places.keys().filter(|holder| holder.lane == lane).copied().collect();
         for holder in mine {
-            let Some(place) = self.place(&holder) else { continue };
-            let unused = self.slots[place].tokens.iter().filter(|token| token.uses.is_empty());
-            for number in unused.map(|token| token.number).collect::<Vec<u64>>() {
-                says.push(Say::Return { number, keep: None });
-                self.remove(holder, number);
-            }
+            self.leave_holder(holder, says);
+        }
+    }
+
+    /// What a holder kept goes back.
+    pub fn leave_holder(&mut self, holder: Holder, says: &mut Vec<Say>) {
+        let Some(place) = self.place(&holder) else { return };
+        let unused = self.slots[place].tokens.iter().filter(|token| token.uses.is_empty());
+        for number in unused.map(|token| token.number).collect::<Vec<u64>>() {
+            says.push(Say::Return { number, keep: None });
+            self.remove(holder, number);
         }
     }
 
