@@ -12,6 +12,7 @@ mod counts;
 mod directory;
 mod faults;
 mod file;
+mod introduce;
 mod kept;
 mod lease;
 mod locks;
