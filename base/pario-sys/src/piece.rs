@@ -71,6 +71,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Copies the bytes out; `target` has the same length.
+    #[inline]
     pub fn copy_to(&self, target: &mut [u8]) {
         assert_eq!(self.len, target.len(), "a piece is copied whole");
         // SAFETY: the memory is readable for `'a`; `target` is exclusively ours and so does not overlap it. Whoever writes

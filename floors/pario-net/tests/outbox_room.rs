@@ -155,3 +155,70 @@ fn memory_comes_as_it_is_used_and_stays() {
     let steps: Vec<u64> = (1..=4).map(|mib| mib * MIB + 4096).collect();
     assert_eq!(seen, steps);
 }
+
+/// Bytes of memory that an outbox has.
+fn memory_bytes(outbox: &Outbox) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::File::from(outbox.descriptor().try_clone().unwrap());
+    file.metadata().unwrap().blocks() * 512
+}
+
+#[test]
+fn memory_is_made_for_as_much_again_as_was_written() {
+    const STEP: u64 = 1 << 20;
+    let node = Node::of(8 << 20);
+    assert!(!node.outbox.wants_memory(), "nothing is made for a process that writes nothing");
+    while node.outbox.tail() <= 2 * STEP {
+        node.commit(0, &nobody_is_asked).unwrap();
+        node.take_all(0);
+    }
+    assert!(node.outbox.wants_memory());
+    node.outbox.make_memory_ahead();
+    assert!(!node.outbox.wants_memory());
+    let (written, memory) = (node.outbox.tail(), memory_bytes(&node.outbox));
+    assert!((2 * written..2 * written + 2 * STEP).contains(&memory), "{memory} for {written}");
+    // Whoever writes finds it there.
+    while node.outbox.tail() + RECORD as u64 * 2 < 2 * written {
+        node.commit(0, &nobody_is_asked).unwrap();
+        node.take_all(0);
+    }
+    assert_eq!(memory_bytes(&node.outbox), memory);
+    // And never more than the outbox.
+    for _ in 0..400 {
+        node.commit(0, &nobody_is_asked).unwrap();
+        node.take_all(0);
+        node.outbox.make_memory_ahead();
+    }
+    assert!(!node.outbox.wants_memory());
+    assert!(memory_bytes(&node.outbox) <= (8 << 20) + (1 << 16));
+}
+
+#[test]
+fn servers_that_are_new_are_asked_before_the_first_answer_is_waited_for() {
+    let outbox = Outbox::create(CAPACITY, usize::from(SERVERS)).unwrap();
+    let all: Vec<ServerIndex> = (0..SERVERS).map(ServerIndex).collect();
+    let (mut pages, said) = (Vec::new(), std::cell::RefCell::new(Vec::new()));
+    let mut introduce = |refused: u16| {
+        outbox.attach_new(
+            &all,
+            |server, from| {
+                said.borrow_mut().push(('?', server.0));
+                Ok(from)
+            },
+            |server, from| {
+                said.borrow_mut().push(('!', server.0));
+                if server.0 == refused {
+                    return gone(server, Duration::ZERO).map(|()| unreachable!("it is gone"));
+                }
+                let (page, descriptor) = CursorPage::create(from).unwrap();
+                pages.push(page);
+                Cursor::attach(server, descriptor, Doorbell::new().unwrap().duplicate().unwrap())
+            },
+        )
+    };
+    assert_eq!(introduce(1), [ServerIndex(0), ServerIndex(2)]);
+    assert_eq!(said.take(), [('?', 0), ('?', 1), ('?', 2), ('!', 0), ('!', 1), ('!', 2)]);
+    assert_eq!(introduce(SERVERS), [ServerIndex(1)], "the others have it");
+    assert_eq!(said.take(), [('?', 1), ('!', 1)]);
+    assert!(all.iter().all(|server| outbox.cursor(*server).is_some()));
+}

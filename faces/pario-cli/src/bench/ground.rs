@@ -6,6 +6,7 @@
 //! Never: touches the user's registry. Always: the plain yardstick lies in the same directory as the partitions' storage.
 
 use std::io::Read;
+use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -81,9 +82,22 @@ impl Ground {
         servers: usize,
         options: &[(Key, String)],
     ) -> Result<Up, BenchError> {
+        self.up_on(None, name, servers, options)
+    }
+
+    /// The same with all servers on another host, which the options say how to reach.
+    pub(crate) fn up_on(
+        &self,
+        host: Option<Ipv4Addr>,
+        name: &str,
+        servers: usize,
+        options: &[(Key, String)],
+    ) -> Result<Up, BenchError> {
         let setup =
             |error: pario::partition::ConfigError| BenchError::Pario(pario::Error::Setup(error.to_string()));
-        let dirs = (0..servers).map(|index| self.storage(name).join(index.to_string()).display().to_string());
+        let host = host.map_or(String::new(), |host| format!("{host}:"));
+        let dirs = (0..servers)
+            .map(|index| format!("{host}{}", self.storage(name).join(index.to_string()).display()));
         let layers = Layers::new()
             .environment()
             .map_err(setup)?

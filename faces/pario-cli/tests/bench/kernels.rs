@@ -234,3 +234,31 @@ fn btio_in_atomic_mode_waits_for_no_lock() {
     check_figures(&said, &["atomic_vs_non_atomic", "atomic_read_vs_non_atomic"]);
     check_none(&said, &["lock_waits"]);
 }
+
+#[test]
+fn btio_within_outboxes_is_compared_with_memory_alone() {
+    let said = kernel(&["btio", "--class", "S", "--dumps", "3", "--within-outboxes"]);
+    check_figures(&said, &["write_vs_memory"]);
+    assert!(said["figures"]["total_vs_pwrite"].is_null(), "{said}");
+}
+
+#[test]
+fn sides_that_were_not_asked_for_are_not_played() {
+    let said =
+        kernel(&["subarray", "--dimensions", "3", "--edge", "16", "--sides", "two-phase,server-directed"]);
+    check_figures(&said, &["three_total_vs_two_phase"]);
+    assert!(said["figures"]["three_total_vs_pwrite"].is_null(), "{said}");
+    assert_eq!(said["settings"]["scenes"][0]["sides"].as_array().map(Vec::len), Some(2));
+}
+
+/// All processes on one host, all servers on another: where hosts can be had.
+#[test]
+fn btio_between_hosts_compares_methods_over_the_link() {
+    let skip = std::env::var_os("PARIO_TEST_SKIP_NETNS").is_some();
+    if skip || !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED, no hosts: not root, or PARIO_TEST_SKIP_NETNS is set");
+        return;
+    }
+    let said = kernel(&["btio", "--class", "S", "--dumps", "2", "--hosts", "2", "--link", "200Mbit"]);
+    check_figures(&said, &["write_vs_two_phase", "total_vs_two_phase", "client_directed_total_vs_two_phase"]);
+}

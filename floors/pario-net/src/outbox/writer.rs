@@ -159,6 +159,8 @@ pub struct Outbox {
     descriptor: OwnedFd,
     capacity: u64,
     ring: Mutex<Ring>,
+    /// How much of the ring there is memory for; grows without the ring being locked.
+    ahead: AtomicU64,
     slots: Mutex<Vec<Slot>>,
     clock: MonotonicClock,
 }
@@ -240,6 +242,7 @@ impl Outbox {
             descriptor,
             capacity: capacity as u64,
             ring: Mutex::new(Ring { present: first as u64, ..Ring::default() }),
+            ahead: AtomicU64::new(first as u64),
             slots,
             clock: MonotonicClock,
         })
@@ -294,6 +297,31 @@ impl Outbox {
         drop(ring);
         cursor.wake();
         Ok(Attached { cursor, lost })
+    }
+
+    /// The same for several servers that were never attached: all are told before the first answer is waited for. Returns those that are
+    /// attached now; one that fails is left to whoever needs it.
+    pub fn attach_new<T>(
+        &self,
+        servers: &[ServerIndex],
+        mut begin: impl FnMut(ServerIndex, u64) -> Result<T, Fault>,
+        mut end: impl FnMut(ServerIndex, T) -> Result<Cursor, Fault>,
+    ) -> Vec<ServerIndex> {
+        let ring = self.lock();
+        let is_new = |server: &&ServerIndex| matches!(self.slots().get(server.at()), Some(Slot::Never));
+        let new: Vec<ServerIndex> = servers.iter().filter(is_new).copied().collect();
+        let begun: Vec<(ServerIndex, Result<T, Fault>)> =
+            new.into_iter().map(|server| (server, begin(server, ring.tail))).collect();
+        let mut attached = Vec::new();
+        for (server, begun) in begun {
+            let Ok(cursor) = begun.and_then(|begun| end(server, begun)).map(Arc::new) else { continue };
+            cursor.wanted.store(ring.tail, Ordering::Relaxed);
+            self.slots()[server.at()] = Slot::Attached(Arc::clone(&cursor));
+            attached.push((server, cursor));
+        }
+        drop(ring);
+        attached.iter().for_each(|(_, cursor)| cursor.wake());
+        attached.into_iter().map(|(server, _)| server).collect()
     }
 
     /// Notes that a server is gone. What it had not taken waits in the ring for its return, as long as the ring has room.
@@ -456,6 +484,7 @@ impl Outbox {
     /// Sees to it that there is memory for as much behind the last record. Where there is none, the caller sends a message instead.
     fn make_present(&self, ring: &mut Ring, need: u64) -> Result<(), Fault> {
         let wanted = (ring.tail + need).min(self.capacity);
+        ring.present = ring.present.max(self.ahead.load(Ordering::Acquire));
         if wanted <= ring.present {
             return Ok(());
         }
@@ -465,7 +494,36 @@ impl Outbox {
             Fault::new(pario_core::Code::Busy, format!("no memory for more of the outbox: {error}"))
         })?;
         ring.present = end;
+        self.ahead.fetch_max(end, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// Whether there should be memory for as much again as has been written so far, and is not.
+    #[must_use]
+    pub fn wants_memory(&self) -> bool {
+        self.ahead.load(Ordering::Acquire) < self.memory_goal()
+    }
+
+    /// Makes that memory, so that whoever writes next finds it: for a thread that has nothing else to do. Does what can be done.
+    pub fn make_memory_ahead(&self) {
+        let mut ahead = self.ahead.load(Ordering::Acquire);
+        while ahead < self.memory_goal() {
+            let end = (ahead + PRESENT_STEP_BYTES as u64).min(self.capacity);
+            let place =
+                |at: u64| OUTBOX_HEAD_BYTES + usize::try_from(at).expect("a capacity fits into memory");
+            let range = place(ahead)..place(end);
+            if Shared::make_present(&self.descriptor, range.clone()).is_err() {
+                // Whoever needs it will be told.
+                return;
+            }
+            self.segment.prefault(range);
+            ahead = self.ahead.fetch_max(end, Ordering::AcqRel).max(end);
+        }
+    }
+
+    fn memory_goal(&self) -> u64 {
+        let tail = self.segment.load_u64(outbox_at::TAIL, Ordering::Relaxed);
+        tail.saturating_mul(2).min(self.capacity)
     }
 
     /// Memory is not used again while a server may be reading it, however long ago it was taken for gone: it may be stopped between

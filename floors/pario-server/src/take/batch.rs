@@ -4,7 +4,8 @@
 //! outboxes become one vectored write. Where records overlap, or an older one meets a direct write, the object is written newest
 //! first instead, each byte once.
 //!
-//! Small pieces are copied together first, and go to the store in one call even where there are holes between them; larger ones go to
+//! Fine pieces are not merged: each is put in its place in a window of the object, and the bytes of all are written from there. Other
+//! small pieces are copied together first, and go to the store in one call even where there are holes between them; larger ones go to
 //! the store from where they lie.
 //!
 //! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
@@ -22,8 +23,15 @@ use pario_view::View;
 use super::ahead::{Ahead, Marks, Verdict};
 use super::run::Run;
 use super::store_fault;
+use super::window::WINDOW_BYTES;
 use crate::desk::{Desk, Turn, Wish};
 use crate::stats::ServerStats;
+
+/// Pieces of fewer bytes, on average, are fine: choosing which one comes next would cost more than everything else.
+const FINE_BYTES_MAX: u64 = 64;
+
+/// As long as they are not further apart, on average: a window is looked at as a whole.
+const FINE_DISTANCE_MAX: u64 = 1024;
 
 /// Where a slice came from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -300,7 +308,7 @@ impl<'a> Batch<'a> {
             writer.begin(group.len());
             self.mark_intents(group, &mut writer);
             let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
-            if direct || self.merge(group, &mut writer).is_err() {
+            if direct || self.join(group, &mut writer).is_err() {
                 writer.errors.overlap = true;
                 writer.begin(group.len());
                 self.write_newest_first(group, &mut writer);
@@ -335,7 +343,43 @@ impl<'a> Batch<'a> {
             .any(|cut| direct.touches(cut.local..cut.end()))
     }
 
-    /// Walks over all slices of an object at once. Fails at the first overlap; what was written by then is written again.
+    /// Brings the pieces of all slices of an object together. Fails at the first overlap; what was written by then is written again.
+    fn join(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
+        let cuts = || group.iter().filter(|slice| slice.data.is_some()).map(|slice| slice.cuts.clone());
+        let pieces: u64 = cuts().map(|cuts| cuts.len() as u64).sum();
+        let bytes: u64 = cuts().flat_map(|cuts| &self.cuts[cuts]).map(|cut| u64::from(cut.bytes)).sum();
+        let some = || cuts().filter(|cuts| !cuts.is_empty());
+        let start = some().map(|cuts| self.cuts[cuts.start].local).min().unwrap_or(0);
+        let end = some().map(|cuts| self.cuts[cuts.end - 1].end()).max().unwrap_or(0);
+        if bytes < pieces * FINE_BYTES_MAX && end - start < pieces * FINE_DISTANCE_MAX {
+            return self.scatter(group, writer);
+        }
+        self.merge(group, writer)
+    }
+
+    /// Puts all pieces in their places, one window of the object after the other.
+    fn scatter(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
+        let fine = |(number, slice): (usize, &Slice<'a>)| {
+            let first = *self.cuts[slice.cuts.clone()].first()?;
+            let rest = slice.cuts.start + 1..slice.cuts.end;
+            Some(Fine { number, data: slice.data?, next: first, rest })
+        };
+        let mut lanes: Vec<Fine<'a>> = group.iter().enumerate().filter_map(fine).collect();
+        while let Some(start) = lanes.iter().map(|lane| lane.next.local).min() {
+            writer.run.open_window(start);
+            let end = start.saturating_add(WINDOW_BYTES as u64);
+            for lane in lanes.iter_mut().filter(|lane| lane.next.local < end) {
+                writer.run.slices.push(lane.number);
+                lane.place_below(end, &self.cuts, &mut writer.run)?;
+            }
+            lanes.retain(|lane| 0 < lane.next.bytes);
+            writer.run.close_window();
+            writer.flush(group);
+        }
+        Ok(())
+    }
+
+    /// Walks over all slices of an object at once. Fails at the first overlap.
     fn merge(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
         let mut lanes = self.lanes(group);
         let mut end = 0;
@@ -408,6 +452,40 @@ impl<'a> Batch<'a> {
 
 /// Two slices of an object touch the same byte.
 struct Overlap;
+
+/// A slice of fine pieces that are put in their places.
+struct Fine<'a> {
+    number: usize,
+    data: Piece<'a>,
+    /// The next piece, or what is left of it; without bytes when all are in their places.
+    next: Cut,
+    rest: Range<usize>,
+}
+
+impl<'a> Fine<'a> {
+    fn place_below(&mut self, end: u64, cuts: &[Cut], run: &mut Run<'a>) -> Result<(), Overlap> {
+        let mut next = self.next;
+        while next.local < end {
+            #[expect(clippy::cast_possible_truncation, reason = "at most the bytes of a cut")]
+            let bytes = (end - next.local).min(u64::from(next.bytes)) as u32;
+            let piece = self.data.part(next.data_at as usize, bytes as usize);
+            if !run.place(next.local, piece) {
+                return Err(Overlap);
+            }
+            if bytes < next.bytes {
+                next = sub_cut(&next, &(end..next.end()));
+                break;
+            }
+            let Some(number) = self.rest.next() else {
+                next.bytes = 0;
+                break;
+            };
+            next = cuts[number];
+        }
+        self.next = next;
+        Ok(())
+    }
+}
 
 /// Slices of one source, one behind the other.
 struct Lane {

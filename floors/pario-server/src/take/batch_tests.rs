@@ -123,6 +123,49 @@ fn interleaved_views_of_two_writers_become_one_write() {
     assert_eq!(stats.snapshot().staged_writes, 1);
 }
 
+/// Fine pieces go to the store by the window; one that lies across the end of a window is divided.
+#[test]
+fn fine_pieces_become_a_write_for_each_window() {
+    let byte = Datatype::elementary(1).unwrap();
+    let pieces = Datatype::contiguous(8, &byte).unwrap().resized(0, 16).unwrap();
+    let layout = Layout::new(1 << 20, 1, 0, 1).unwrap();
+    let each = 300 << 10;
+    let data: [Vec<u8>; 2] =
+        [b'a', b'n'].map(|first| (0..each).map(|at| first + u8::try_from(at % 13).unwrap()).collect());
+    let mut batch = Batch::new(ServerIndex(0));
+    for (writer, data) in data.iter().enumerate() {
+        let start = i64::try_from(3 + 8 * writer).unwrap();
+        let view = View::new(start, &byte, &pieces, Access::Write).unwrap();
+        let streamed = Streamed { view: Some(&view), layout, stream: 0..each as u64, local: 0..u64::MAX };
+        let piece = Piece::from(&data[..]);
+        assert!(batch.add_stream(object(1), stamp(1, writer), &streamed, (Packing::Whole, piece)));
+    }
+    let (store, stats) = apply(&mut batch);
+    let mut found = vec![0; 2 * each + 3];
+    assert_eq!(store.read(object(1), LocalOffset(0), &mut found).unwrap(), found.len());
+    let in_turn = data[0].chunks(8).zip(data[1].chunks(8)).flat_map(|(a, b)| [a, b].concat());
+    assert!(found[3..].iter().copied().eq(in_turn));
+    let staged = stats.snapshot();
+    assert_eq!(staged.staged_writes, (2 * each).div_ceil(WINDOW_BYTES) as u64);
+    assert_eq!(staged.staged_bytes, 2 * each as u64);
+}
+
+#[test]
+fn fine_pieces_that_overlap_are_written_newest_last() {
+    let byte = Datatype::elementary(1).unwrap();
+    let layout = Layout::new(4096, 1, 0, 1).unwrap();
+    let mut batch = Batch::new(ServerIndex(0));
+    for (committed, start, data) in [(2, 1, b"bbbb"), (1, 0, b"aaaa"), (3, 4, b"cccc")] {
+        let view = View::new(start, &byte, &byte.resized(0, 3).unwrap(), Access::Write).unwrap();
+        let streamed = Streamed { view: Some(&view), layout, stream: 0..4, local: 0..u64::MAX };
+        let place = usize::try_from(committed).unwrap();
+        let data = (Packing::Whole, Piece::from(&data[..]));
+        assert!(batch.add_stream(object(1), stamp(committed, place), &streamed, data));
+    }
+    let (store, _) = apply(&mut batch);
+    assert_eq!(contents(&store, 1), b"ab\0ac\0ac\0ac\0\0c");
+}
+
 #[test]
 fn a_direct_write_stands_over_older_records_only() {
     let layout = Layout::new(4096, 1, 0, 1).unwrap();
@@ -173,11 +216,11 @@ fn write() -> impl Strategy<Value = Write> {
 proptest! {
     /// Random records, some through strided views and some written directly, against bytes written one after the other.
     #[test]
-    fn a_round_is_as_good_as_one_after_the_other(writes in prop::collection::vec(write(), 1..24), servers in 1..4u16) {
+    fn a_round_is_as_good_as_one_after_the_other(writes in prop::collection::vec(write(), 1..24), servers in 1..4u16, distance in prop::sample::select(vec![1u64, 40, 1021])) {
         let byte = Datatype::elementary(1).unwrap();
         let layout = Layout::new(4096, servers, 0, servers).unwrap();
         // Small stripes are not legal, so places are spread over blocks by a factor.
-        let spread = |place: u64| place * 1021;
+        let spread = |place: u64| place * distance;
         let data: Vec<Vec<u8>> =
             (0..writes.len()).map(|n| vec![u8::try_from(n + 1).unwrap(); 12]).collect();
         let mut model = vec![0u8; 1 << 20];

@@ -13,6 +13,8 @@ mod run;
 mod scan;
 mod shared;
 mod shares;
+mod watch;
+mod window;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,6 +39,7 @@ use self::outboxes::{Outboxes, Pressure};
 use self::patience::{Choice, Mood, Patience, Upto};
 use self::scan::{Portion, Scan};
 use self::shares::Shares;
+use self::watch::Watch;
 use crate::desk::Desk;
 use crate::stats::ServerStats;
 use crate::views::Views;
@@ -141,6 +144,7 @@ impl Taker {
             stats,
             on_lie,
             views: views.clone(),
+            watch: Watch::default(),
             patience: Patience::new(std::thread::available_parallelism().map_or(1, usize::from)),
             wait_until: None,
             knows_of_waiting: false,
@@ -243,6 +247,7 @@ struct Worker {
     lives: Option<Lives>,
     views: Views,
     patience: Patience,
+    watch: Watch,
     /// Records are left alone until then, unless something new comes.
     wait_until: Option<Nanos>,
     /// The last round knew that somebody waits for its records.
@@ -262,6 +267,7 @@ struct Worker {
 impl Worker {
     fn run(mut self) {
         let mut idle_naps = 0;
+        self.watch = Watch::of_this_thread();
         loop {
             self.read_tasks();
             let found = self.round();
@@ -372,7 +378,10 @@ impl Worker {
             outboxes: Some(&self.outboxes),
             ahead,
         };
+        let began = if found { self.watch.look(self.clock.now()) } else { None };
         let mut errors = batch.apply(&ground);
+        let ended = if found { self.watch.look(self.clock.now()) } else { None };
+        self.watch.note(began, ended);
         let by_place = self.count(&batch);
         drop(batch);
         if found {
@@ -436,7 +445,7 @@ impl Worker {
         self.knows_of_waiting = waits;
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
         let urgent = urgent || leaving || waited_for || self.stop.is_some() || self.hurry;
-        Mood { now: self.clock.now(), urgent, waits, full, half }
+        Mood { now: self.clock.now(), urgent, waits, full, half, slow: self.watch.store_is_slow() }
     }
 
     /// How much of some outboxes may be taken now, and when to look again at the rest.

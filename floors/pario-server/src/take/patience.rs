@@ -4,7 +4,8 @@
 //! each; written when all are there, one for a whole block. So records that leave holes are left alone until their neighbours
 //! have come, as long as nobody waits for them, and never for long. Some writers run ahead of others: then what lies below
 //! the place that all have come to is taken, if need be a part of a record. And while as many writers are at it as there are
-//! processors, a server that worked would only keep them from theirs: it begins when they pause or an outbox is half full.
+//! processors, a server that worked would only keep them from theirs: it begins when they pause or an outbox is half full, or at once
+//! where its store is slow and needs all the time there is.
 //!
 //! Never: waits for long where no second writer of the same object is known. Always: takes at once what somebody waits for; of the
 //! bytes below a cut all that was committed is taken, of those above nothing.
@@ -36,6 +37,8 @@ const PATIENCE_ALONE: Duration = Duration::from_millis(4);
 const PAUSE: Duration = Duration::from_millis(1);
 /// A writer is expected again for so long after its last record.
 const MEMORY: Duration = Duration::from_millis(500);
+/// A slow store is given so much of an object at once.
+const STEP_BYTES: u64 = 4 << 20;
 /// Objects remembered.
 const OBJECTS_MAX: usize = 1024;
 
@@ -82,6 +85,8 @@ pub(super) struct Mood {
     pub(super) full: bool,
     /// An outbox is half full.
     pub(super) half: bool,
+    /// The store keeps the server waiting: it needs time, and hardly a processor.
+    pub(super) slow: bool,
 }
 
 /// Which bytes a round takes.
@@ -200,7 +205,10 @@ impl Patience {
         if let Some(until) = self.pause_of_writers(due, oldest, mood) {
             return Choice::Wait { until };
         }
-        let choice = self.what_fits(due, oldest, mood);
+        let choice = match self.what_fits(due, oldest, mood) {
+            Choice::Take(upto) if mood.slow => Choice::Take(a_step_of(upto, due)),
+            choice @ (Choice::Take(_) | Choice::Wait { .. }) => choice,
+        };
         if let Choice::Take(upto) = choice {
             self.note_late(due, upto, mood.now);
         }
@@ -248,7 +256,7 @@ impl Patience {
         let until = until(newest, PAUSE).min(until(oldest, PATIENCE_BUSY));
         let waits =
             self.processors <= places.len() && !mood.half && !mood.full && !mood.waits && mood.now < until;
-        waits.then_some(until)
+        (waits && !mood.slow).then_some(until)
     }
 
     fn what_fits(&mut self, due: &[Due], oldest: Nanos, mood: Mood) -> Choice {
@@ -344,6 +352,18 @@ impl Patience {
 /// Whether a part of the records may be taken by place: all are of one object and can be divided.
 pub(super) fn can_be_cut(due: &[Due]) -> bool {
     due.iter().all(|one| one.object == due[0].object && !one.is_whole)
+}
+
+/// No more of an object at once than a step, so that writers have the room of what is in the store before the rest is.
+fn a_step_of(upto: Upto, due: &[Due]) -> Upto {
+    let start = due.iter().map(|due| due.span.start).min().unwrap_or(0);
+    let end = due.iter().map(|due| due.span.end).max().unwrap_or(0);
+    let step = start.saturating_add(STEP_BYTES);
+    match upto {
+        Upto::Below(below) => Upto::Below(below.min(step)),
+        Upto::Committed(_) if upto == Upto::ALL && step < end && can_be_cut(due) => Upto::Below(step),
+        Upto::Committed(_) => upto,
+    }
 }
 
 /// How far each writer has come: the end of its last record.

@@ -13,7 +13,7 @@ fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
 }
 
 fn mood(now_ms: u64) -> Mood {
-    Mood { now: Nanos(now_ms * MS), urgent: false, waits: false, full: false, half: true }
+    Mood { now: Nanos(now_ms * MS), urgent: false, waits: false, full: false, half: true, slow: false }
 }
 
 fn below(place: u64) -> Choice {
@@ -56,6 +56,11 @@ fn writers_that_need_all_processors_are_not_disturbed() {
     assert_eq!(patience.choose(&busy, early), wait(12));
     assert_eq!(patience.choose(&busy, Mood { half: true, ..early }), ALL);
     assert_eq!(patience.choose(&busy, Mood { urgent: true, ..early }), ALL);
+    assert_eq!(
+        patience.choose(&busy, Mood { slow: true, ..early }),
+        ALL,
+        "a slow store needs all the time there is"
+    );
     assert_eq!(patience.choose(&busy, Mood { now: Nanos(12 * MS), ..early }), ALL);
     assert_eq!(Patience::new(3).choose(&busy, early), ALL);
 }
@@ -236,4 +241,20 @@ fn spans_are_counted_once() {
     let dues = [due(0, 1, 10..20, 1), due(0, 1, 15..35, 1), due(0, 1, 50..60, 1)];
     let all: Vec<&Due> = dues.iter().collect();
     assert_eq!([covered(&all, 5), covered(&all, 18), covered(&all, 55)], [0, 8, 30]);
+}
+
+#[test]
+fn a_slow_store_gets_a_step_at_a_time_unless_somebody_waits() {
+    let mut patience = Patience::new(2);
+    let slow = |now_ms| Mood { slow: true, ..mood(now_ms) };
+    let end = STEP_BYTES * 3;
+    let both = [due(0, 1, 100..end, end / 2), due(1, 2, 0..end, end / 2 + 100)];
+    assert_eq!(patience.choose(&both, mood(3)), below(end), "a fast one gets all");
+    assert_eq!(patience.choose(&both, slow(3)), below(STEP_BYTES));
+    let dense = [due(0, 1, 50..end, end - 50)];
+    assert_eq!(patience.choose(&dense, slow(3)), below(50 + STEP_BYTES));
+    assert_eq!(patience.choose(&[due(0, 1, 0..1000, 1000)], slow(3)), ALL, "less than a step");
+    assert_eq!(patience.choose(&both, Mood { urgent: true, ..slow(3) }), ALL);
+    let whole = [Due { is_whole: true, ..due(0, 1, 0..end, end) }];
+    assert_eq!(patience.choose(&whole, slow(3)), ALL, "what cannot be divided");
 }

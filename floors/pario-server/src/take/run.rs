@@ -8,6 +8,8 @@ use std::ops::Range;
 use pario_sys::file_map::Scattered;
 use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
 
+use super::window::{WINDOW_BYTES, Window};
+
 /// Pieces of fewer bytes are copied together: that costs less than the kernel's work for one more piece.
 const COPIED_BYTES_MAX: usize = 512;
 /// Bytes that are copied together before they are written, small enough to stay in a processor's cache.
@@ -31,11 +33,15 @@ pub(super) struct Run<'a> {
     /// Small pieces, copied together: room for all that a run may have, made when the first one comes, and how much is used.
     copies: Vec<u8>,
     copied: usize,
+    /// What of the copies is there, while they are a window of the object.
+    window: Window,
     /// Pieces as they were cut.
     pub(super) pieces: u64,
     /// Slices that they come from.
     pub(super) slices: Vec<usize>,
 }
+
+const _: () = assert!(WINDOW_BYTES <= COPY_BYTES_MAX, "a window lies in the copies");
 
 /// One buffer of a vectored write.
 #[derive(Clone)]
@@ -86,6 +92,37 @@ impl<'a> Run<'a> {
             Some(Part::Copied(last)) if !is_hole => last.end = end,
             Some(Part::Copied(_) | Part::InPlace(_)) | None => self.parts.push(Part::Copied(start..end)),
         }
+    }
+
+    /// Begins a run of fine pieces, in any order, within a window of the object.
+    pub(super) fn open_window(&mut self, start: u64) {
+        self.clear();
+        self.copies.resize(COPY_BYTES_MAX, 0);
+        self.window.clear();
+        (self.start, self.end) = (start, start);
+    }
+
+    /// Puts a piece in its place in the window; false if a byte of it was there already.
+    #[inline]
+    pub(super) fn place(&mut self, at: u64, piece: Piece<'a>) -> bool {
+        let offset = usize::try_from(at - self.start).expect("inside the window");
+        piece.copy_to(&mut self.copies[offset..offset + piece.len()]);
+        self.pieces += 1;
+        self.bytes += piece.len() as u64;
+        self.window.mark(offset, piece.len())
+    }
+
+    /// The window has all its pieces: they are ready to be written.
+    pub(super) fn close_window(&mut self) {
+        let Run { start, end, parts, holes, window, .. } = self;
+        window.stretches(|stretch| {
+            let at = *start + stretch.start as u64;
+            if *end != at {
+                holes.push((parts.len(), at));
+            }
+            *end = *start + stretch.end as u64;
+            parts.push(Part::Copied(stretch));
+        });
     }
 
     pub(super) fn is_empty(&self) -> bool {

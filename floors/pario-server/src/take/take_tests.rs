@@ -28,6 +28,7 @@ pub(super) fn worker(store: &Arc<MemoryStore>) -> Worker {
         stats: Arc::new(ServerStats::default()),
         on_lie: Box::new(|session, what| panic!("{session} lied: {what}")),
         views: Views::default(),
+        watch: Watch::default(),
         patience: Patience::new(2),
         wait_until: None,
         knows_of_waiting: false,

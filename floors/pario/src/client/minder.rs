@@ -1,4 +1,5 @@
-//! The minding thread: while records are on their way it looks whether the servers that should take them still live.
+//! The minding thread: while records are on their way it looks whether the servers that should take them still live, and makes memory for
+//! the outbox before the next write needs it.
 //!
 //! Without it a writer would learn of a dead server only when its outbox is full or the file is closed.
 //!
@@ -6,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+use std::thread::Thread;
 use std::time::Duration;
 
 use pario_core::{Clock, Nanos, ServerIndex};
@@ -28,10 +30,26 @@ impl Mount {
         }
         let mount = Arc::downgrade(self);
         let started = std::thread::Builder::new().name("pario-minder".into()).spawn(move || run(&mount));
-        if let Err(error) = started {
-            self.minding.store(false, Ordering::Release);
-            tracing::warn!(%error, "no thread to look after the servers; a dead one is noticed later");
+        match started {
+            Ok(thread) => *self.minder() = Some(thread.thread().clone()),
+            Err(error) => {
+                self.minding.store(false, Ordering::Release);
+                tracing::warn!(%error, "no thread to look after the servers; a dead one is noticed later");
+            }
         }
+    }
+
+    /// Has memory made for what will be written next, if there is not enough.
+    pub(super) fn want_memory(&self) {
+        if self.outbox_if_made().is_some_and(|outbox| outbox.wants_memory())
+            && let Some(thread) = &*self.minder()
+        {
+            thread.unpark();
+        }
+    }
+
+    fn minder(&self) -> MutexGuard<'_, Option<Thread>> {
+        self.minder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Connections whose server has hung up are given up now, not when something is next wanted of them.
@@ -69,9 +87,12 @@ impl Mount {
 fn run(mount: &Weak<Mount>) {
     let (mut seen, mut idle, mut looked): (_, _, Option<Nanos>) = (HashMap::new(), 0, None);
     while let Some(mount) = mount.upgrade() {
+        if let Some(outbox) = mount.outbox_if_made() {
+            outbox.make_memory_ahead();
+        }
         let now = mount.clock.now();
         let are_idle = mount.windows.forget_idle(now);
-        if looked.is_none_or(|looked| LOOK <= now.since(looked)) {
+        if looked.is_none_or(|last| LOOK <= now.since(last)) {
             looked = Some(now);
             mount.look_after_links();
             mount.look_after_cursors(&mut seen);

@@ -13,6 +13,7 @@ mod direct;
 mod directory;
 mod faults;
 mod file;
+mod introduce;
 mod kept;
 mod lease;
 mod locks;

@@ -119,6 +119,8 @@ pub struct Mount {
     numbers: AtomicU64,
     told: AtomicU64,
     pub(super) minding: AtomicBool,
+    /// The minding thread, once it ran.
+    pub(super) minder: Mutex<Option<std::thread::Thread>>,
     links: Vec<Mutex<Link>>,
     /// How often each server was connected to.
     lives: Vec<AtomicU64>,
@@ -174,6 +176,7 @@ impl Mount {
             numbers: AtomicU64::new(1),
             told: AtomicU64::new(1),
             minding: AtomicBool::new(false),
+            minder: Mutex::new(None),
             lives: links.iter().map(|_| AtomicU64::new(0)).collect(),
             views: super::views::Views::default(),
             windows: super::windows::Windows::default(),
@@ -655,28 +658,37 @@ impl Mount {
             let request = Request::OfferOutbox { from };
             self.counters.message(&request, 0);
             let ticket = connection.start_as(self.number(), &request, &[], &[descriptor])?;
-            let mut answer = connection.wait(ticket, None)?;
-            let (Some(doorbell), Some(page)) = (answer.descriptors.pop(), answer.descriptors.pop()) else {
-                return Err(Fault::new(
-                    Code::Protocol,
-                    format!("server {server} took the outbox without a cursor"),
-                ));
-            };
-            reach(Point::OfferAnswered);
-            Cursor::attach(server, page, doorbell)
+            Mount::cursor_in(server, connection.wait(ticket, None)?)
         })?;
         if let Some(lost) = &attached.lost {
             self.note_lost_records(server, lost);
         }
-        // Whoever found the connection lost before the cursor was in its place had nothing to detach: the server has let go of the
-        // outbox, and nobody would offer it again.
-        let current = self.live_connection(server);
-        if current.is_none_or(|current| !std::ptr::eq(Arc::as_ptr(&current), connection)) {
-            outbox.detach(server);
+        if !self.keep_if_live(outbox, server, connection) {
             let text = format!("{}: server {server} went away while it took the outbox", self.spec.name);
             return Err(Fault::new(Code::Unreachable, text));
         }
         Ok(attached.cursor)
+    }
+
+    /// What a server answers to an offered outbox.
+    pub(super) fn cursor_in(server: ServerIndex, mut answer: Answer) -> Result<Cursor, Fault> {
+        let (Some(doorbell), Some(page)) = (answer.descriptors.pop(), answer.descriptors.pop()) else {
+            let text = format!("server {server} took the outbox without a cursor");
+            return Err(Fault::new(Code::Protocol, text));
+        };
+        reach(Point::OfferAnswered);
+        Cursor::attach(server, page, doorbell)
+    }
+
+    /// Whoever found the connection lost before the cursor was in its place had nothing to detach: the server has let go of the outbox, and
+    /// nobody would offer it again.
+    pub(super) fn keep_if_live(&self, outbox: &Outbox, server: ServerIndex, connection: &Connection) -> bool {
+        let current = self.live_connection(server);
+        let is_live = current.is_some_and(|current| std::ptr::eq(Arc::as_ptr(&current), connection));
+        if !is_live {
+            outbox.detach(server);
+        }
+        is_live
     }
 
     /// What a server that is gone has not taken will never be applied, and its files say so.

@@ -176,6 +176,12 @@ impl StreamWrite<'_> {
         let at = |fault: Fault| fault.at(self.file.describe());
         let concerns = self.file.concerns(self.place);
         let (mut near, mut far) = (Vec::new(), Vec::new());
+        let mount = &self.file.mount;
+        if self.file.placed.is_none()
+            && concerns.iter().any(|one| !mount.is_told(one.server, &self.place.view))
+        {
+            mount.introduce(concerns.iter().map(|concern| concern.server));
+        }
         for concern in concerns {
             let connection = self.file.mount.connection(concern.server).map_err(at)?;
             self.file.mount.tell_view(concern.server, &self.place.view).map_err(at)?;
@@ -225,6 +231,7 @@ impl StreamWrite<'_> {
             file.note_stream(self.span, &concerns, position);
             done += bytes;
         }
+        file.mount.want_memory();
         through |= file.must_settle(near.iter().map(|concern| concern.server));
         if through { self.write_through(near, position) } else { Ok(()) }
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::limits::VIEWS_MAX;
 use pario_core::{Code, Fault, ServerIndex};
-use pario_net::connection::Connection;
+use pario_net::connection::{Connection, Ticket};
 use pario_net::message::Request;
 use pario_view::{View, ViewId};
 
@@ -40,6 +40,14 @@ struct NumberedShape {
     used: AtomicU64,
     /// Whether it is the file's own bytes, at their own places, for all that was made of it.
     is_whole: AtomicBool,
+}
+
+/// Shapes that a server is being told, and what kept others from being told.
+#[derive(Debug)]
+pub(super) struct Retelling {
+    life: u64,
+    begun: Vec<(Arc<NumberedShape>, Ticket)>,
+    failed: Result<(), Fault>,
 }
 
 /// See the module.
@@ -156,7 +164,7 @@ impl Mount {
     pub(super) fn tell_view(&self, server: ServerIndex, view: &NumberedView) -> Result<(), Fault> {
         let shape = &*view.shape;
         let told = &shape.told[server.at()];
-        if told.load(Ordering::Acquire) == self.life(server) {
+        if self.is_told(server, view) {
             return Ok(());
         }
         self.connection(server)?;
@@ -176,6 +184,17 @@ impl Mount {
         connection: &Connection,
         from: u64,
     ) -> Result<(), Fault> {
+        let begun = self.begin_retelling(server, connection, from);
+        self.end_retelling(server, connection, begun)
+    }
+
+    /// The same without waiting for the answers.
+    pub(super) fn begin_retelling(
+        &self,
+        server: ServerIndex,
+        connection: &Connection,
+        from: u64,
+    ) -> Retelling {
         let needed: Vec<Arc<NumberedShape>> = {
             let table = self.views.table.lock().unwrap_or_else(PoisonError::into_inner);
             // One that somebody holds may be needed by a record that is just being made. No record needs the file's own bytes.
@@ -186,14 +205,44 @@ impl Mount {
             table.shapes.values().filter(needed).map(Arc::clone).collect()
         };
         let life = self.life(server);
-        for shape in needed.iter().filter(|shape| shape.told[server.at()].load(Ordering::Acquire) != life) {
+        let untold = |shape: &Arc<NumberedShape>| shape.told[server.at()].load(Ordering::Acquire) != life;
+        let mut retelling = Retelling { life, begun: Vec::new(), failed: Ok(()) };
+        for shape in needed.into_iter().filter(untold) {
             let request = Request::DefineView { view: shape.number };
-            let ticket = connection.start_as(self.number(), &request, &[&shape.bytes], &[])?;
-            connection.wait(ticket, None)?;
-            self.count_shape(shape);
-            shape.told[server.at()].store(life, Ordering::Release);
+            match connection.start_as(self.number(), &request, &[&shape.bytes], &[]) {
+                Ok(ticket) => retelling.begun.push((shape, ticket)),
+                Err(fault) => {
+                    retelling.failed = Err(fault);
+                    break;
+                }
+            }
         }
-        Ok(())
+        retelling
+    }
+
+    /// Waits for all answers; the first that is bad is told.
+    pub(super) fn end_retelling(
+        &self,
+        server: ServerIndex,
+        connection: &Connection,
+        retelling: Retelling,
+    ) -> Result<(), Fault> {
+        let Retelling { life, begun, failed } = retelling;
+        let mut result = failed;
+        for (shape, ticket) in begun {
+            let answer = connection.wait(ticket, None).map(|_| ());
+            if answer.is_ok() {
+                self.count_shape(&shape);
+                shape.told[server.at()].store(life, Ordering::Release);
+            }
+            result = result.and(answer);
+        }
+        result
+    }
+
+    /// Whether a server was told a view's shape in its present life.
+    pub(super) fn is_told(&self, server: ServerIndex, view: &NumberedView) -> bool {
+        view.shape.told[server.at()].load(Ordering::Acquire) == self.life(server)
     }
 
     fn count_shape(&self, shape: &NumberedShape) {

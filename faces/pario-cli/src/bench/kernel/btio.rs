@@ -4,8 +4,9 @@ use pario::core::Size;
 
 use super::super::error::BenchError;
 use super::super::figures::{Figure, Goal};
+use super::super::sliding::hosts::Hosts;
 use super::plan::{Only, Plan, SHORT_RUN_BYTES};
-use super::play::{Play, Setting};
+use super::play::{Apart, Play, Setting};
 use super::programme::{COMMON, WRITE_VS_MEMORY, WRITE_VS_TWO_PHASE, named, shapes};
 use super::scene::{Directions, Hidden, Scene, Take};
 use super::shapes::{Btio, CELL_BYTES, Spec};
@@ -20,12 +21,21 @@ const STORE_LIMIT: u64 = 500_000_000;
 const LARGE_OUTBOX: Size = Size(64 << 20);
 /// Dumps whose data fits into an outbox.
 const FEW_DUMPS: u64 = 5;
+/// Dumps where every byte goes over a slow link, within what tier-1 servers keep.
+const HOSTS_DUMPS: u64 = 10;
 /// What the common figures should reach, in their order.
 const COMMON_GOALS: [f64; 6] = [3.0, 1.2, 0.85, 0.8, 1.2, 2.0];
 
 const SHORT_RUNS: Ratio = Ratio::new("total_vs_pwrite_240", Side::Pwrite, What::Total).at_least(5.0).bare();
 const LIMITED: Ratio =
     Ratio::new("limited_write_vs_two_phase", Side::TwoPhasePlain, What::Write).at_least(5.0).bare();
+
+/// Between hosts; two-phase goes onto the partition's objects, since the hosts have no file system in common.
+const HOSTS: [Ratio; 3] = [
+    Ratio::new("write_vs_two_phase", Side::TwoPhase, What::Write).of(Side::ClientDirected).at_least(2.0),
+    Ratio::new("total_vs_two_phase", Side::TwoPhase, What::Total).at_least(1.0),
+    Ratio::new("client_directed_total_vs_two_phase", Side::TwoPhase, What::Total).of(Side::ClientDirected),
+];
 
 const ATOMIC: Ratio = Ratio::new("atomic_vs_non_atomic", Side::ServerDirected, What::Total)
     .of(Side::Atomic)
@@ -39,8 +49,11 @@ pub(super) fn btio(play: &mut Play<'_>, run_bytes: Option<u64>) -> Result<(), Be
     let Plan { compute_ms, store_limit, .. } = *play.plan;
     let (_, spec) = shapes(play.plan)?.remove(0);
     let Spec::Btio(shape) = spec else { return Ok(()) };
-    if play.plan.only == Some(Only::Atomic) {
-        return atomic(play, shape);
+    match play.plan.only {
+        Some(Only::Atomic) => return atomic(play, shape),
+        Some(Only::Within) => return within_outboxes(play, shape),
+        Some(Only::Hosts { link_bits_s }) => return hosts(play, shape, link_bits_s),
+        Some(Only::Cache) | None => {}
     }
     if let Some(limit) = store_limit {
         return limited(play, shape, limit, compute_ms.unwrap_or(COMPUTE_MS));
@@ -137,6 +150,28 @@ fn apart(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
     Ok(())
 }
 
+/// `write_vs_two_phase`, client-directed, and `total_vs_two_phase`, server-directed: processes on one host, servers on another.
+fn hosts(play: &mut Play<'_>, shape: Btio, link_bits_s: u64) -> Result<(), BenchError> {
+    let hosts = Hosts::bare(2, link_bits_s, play.stage.ground.dir())?;
+    let apart = Apart { ranks: hosts.holder(0), servers: hosts.holder(1), address: hosts.address(1) };
+    let few = Btio { dumps: HOSTS_DUMPS.min(shape.dumps), ..shape };
+    play.say(&format!(
+        "{} processes on one host, {} servers on another, {} Mbit/s in between",
+        play.plan.procs,
+        play.plan.servers,
+        link_bits_s / 1_000_000
+    ));
+    let setting = Setting {
+        sides: vec![Side::Memory, Side::TwoPhase, Side::ClientDirected, Side::ServerDirected],
+        directions: Directions::Write,
+        node: Some("ranks"),
+        apart: Some(apart),
+        is_counted: false,
+        ..named(play, "", Spec::Btio(few))
+    };
+    play.scene(&setting, &HOSTS).map(|_| ())
+}
+
 /// `atomic_vs_non_atomic`, `lock_waits`: ranks share no byte, so that atomic mode has nothing to keep apart.
 fn atomic(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
     let sides = vec![Side::ServerDirected, Side::Atomic];
@@ -147,6 +182,9 @@ fn atomic(play: &mut Play<'_>, shape: Btio) -> Result<(), BenchError> {
         show::number(passes.map(|pass| pass.count("locks")).sum())
     };
     let waits: Vec<f64> = takes.of(Side::Atomic).iter().map(waits).collect();
+    if waits.is_empty() {
+        return Ok(());
+    }
     let note = "locks that any process had to ask for and wait for, atomic, written and read";
     play.add("lock_waits", Figure::of(&waits, "locks"), Goal::AtMost(0.0), note);
     Ok(())

@@ -23,6 +23,8 @@ pub(super) struct Task<'a> {
     pub(super) limit_bytes_s: Option<u64>,
     /// The node that the processes play, if another than the servers'.
     pub(super) node: Option<&'a str>,
+    /// Who holds the namespaces of their host, if it is another.
+    pub(super) holder: Option<u32>,
 }
 
 /// See the module.
@@ -53,7 +55,7 @@ impl Crew {
         let ranks = usize::try_from(task.ranks).unwrap_or(usize::MAX);
         let hub = Hub::start(ranks)?;
         let node: Vec<(&str, &str)> = task.node.map(|node| (NODE_VARIABLE, node)).into_iter().collect();
-        let start = |rank| Worker::invited(&ground.registry_path(), &hub.invitation(rank), &node);
+        let start = |rank| Worker::inside(task.holder, &ground.registry_path(), &hub.invitation(rank), &node);
         let workers = (0..ranks).map(start).collect::<Result<Vec<_>, _>>()?;
         let seat = |rank: usize| Seat {
             spec: task.spec.clone(),

@@ -31,6 +31,7 @@ use super::report::Report;
 
 pub(crate) use plan::{Kernel, Only, Plan};
 pub(crate) use shapes::{Class, Flash, Tile};
+pub(crate) use side::Side;
 
 /// What a kernel showed.
 #[derive(Debug)]
@@ -66,5 +67,8 @@ impl KernelReport {
 
 /// Runs a kernel; its plan must have been checked.
 pub(crate) fn run(plan: &Plan) -> Result<KernelReport, BenchError> {
+    if matches!(plan.only, Some(Only::Hosts { .. })) {
+        super::sliding::hosts::own_network()?;
+    }
     programme::run(plan)
 }

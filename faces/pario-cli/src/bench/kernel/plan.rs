@@ -8,6 +8,7 @@ use pario::partition::Key;
 use super::shapes::{
     Btio, CELL_BYTES, Class, Flash, Irregular, Pattern, ShapeError, Spec, Strided, Subarray, Tile,
 };
+use super::side::Side;
 
 /// What every kernel can be asked for.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) store_limit: Option<u64>,
     /// Computing before each step.
     pub(crate) compute_ms: Option<f64>,
+    /// Only these sides of every comparison, if any are named.
+    pub(crate) sides: Vec<Side>,
     /// Only one comparison instead of all.
     pub(crate) only: Option<Only>,
     pub(crate) kernel: Kernel,
@@ -36,6 +39,10 @@ pub(crate) enum Only {
     Cache,
     /// Atomic mode, against none.
     Atomic,
+    /// Data that fits into the outboxes, against memory.
+    Within,
+    /// Processes on one host and servers on another, joined by links of so many bits a second.
+    Hosts { link_bits_s: u64 },
 }
 
 /// Which kernel, with its own options.
@@ -131,6 +138,9 @@ impl Plan {
             if let Kernel::Scale { servers_max, .. } = self.kernel { servers_max } else { self.servers };
         if servers == 0 || SERVERS_MAX < servers {
             return Err(format!("--servers {servers}: must be from 1 to {SERVERS_MAX}"));
+        }
+        if let Some(Only::Hosts { link_bits_s: ..1_000_000 }) = self.only {
+            return Err("--link: at least 1Mbit".to_owned());
         }
         if self.compute_ms.is_some_and(|ms| !(0.0..=60_000.0).contains(&ms)) {
             return Err("--compute: must be from 0 to 60000 milliseconds".to_owned());

@@ -1,6 +1,10 @@
 //! A kernel's play: its scenes one after the other, each on a partition of its own settings, and what they show.
 
+use std::net::Ipv4Addr;
+
 use pario::core::Size;
+use pario::group::NODE_VARIABLE;
+use pario::partition::Key;
 use serde_json::{Value, json};
 
 use super::super::error::BenchError;
@@ -51,10 +55,32 @@ pub(super) struct Setting {
     pub(super) compute_ms: Option<f64>,
     /// The node that the processes play, if another than the servers'.
     pub(super) node: Option<&'static str>,
+    /// The hosts of processes and servers, if they are two.
+    pub(super) apart: Option<Apart>,
     /// Whether what it sends is worth figures.
     pub(super) is_counted: bool,
     /// Writing passes; 0: as many as it takes until an outbox that holds all data was filled twice.
     pub(super) passes: usize,
+}
+
+/// Two hosts: one has the processes, the other the servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Apart {
+    /// Who holds the namespaces of the processes.
+    pub(super) ranks: u32,
+    /// Who holds those of the servers.
+    pub(super) servers: u32,
+    /// Where the servers are reached.
+    pub(super) address: Ipv4Addr,
+}
+
+impl Apart {
+    /// How servers get onto their host, where they share memory with nobody else.
+    fn launch(self) -> (Key, String) {
+        let Apart { servers, .. } = self;
+        let command = format!("nsenter --target {servers} --net -- env {NODE_VARIABLE}={{host}} {{command}}");
+        (Key::Launch, command)
+    }
 }
 
 impl<'a> Play<'a> {
@@ -81,6 +107,7 @@ impl<'a> Play<'a> {
             limit: self.plan.store_limit,
             compute_ms: self.plan.compute_ms,
             node: None,
+            apart: None,
             is_counted: true,
             passes: 2,
         }
@@ -98,20 +125,25 @@ impl<'a> Play<'a> {
         ratios: &[Ratio],
         more: impl FnOnce(&mut Self, &Scene<'_>) -> Result<(), BenchError>,
     ) -> Result<Takes, BenchError> {
-        let options = self.plan.options(setting.servers, setting.outbox, setting.limit);
-        let up = self.stage.ground.up_with(PARTITION, setting.servers, &options)?;
+        let asked = |side: &Side| self.plan.sides.is_empty() || self.plan.sides.contains(side);
+        let sides: Vec<Side> = setting.sides.iter().copied().filter(asked).collect();
+        let mut options = self.plan.options(setting.servers, setting.outbox, setting.limit);
+        options.extend(setting.apart.map(|apart| apart.launch()));
+        let host = setting.apart.map(|apart| apart.address);
+        let up = self.stage.ground.up_on(host, PARTITION, setting.servers, &options)?;
         let settings = &up.entry.settings;
         let scene = Scene {
             title: title(setting, settings.cache.outbox),
             spec: setting.spec.clone(),
             ranks: setting.procs,
             partition: PARTITION,
-            sides: setting.sides.clone(),
+            sides,
             directions: setting.directions,
             passes: passes(setting, settings.cache.outbox),
             compute_ms: setting.compute_ms,
             limit_bytes_s: setting.limit,
             node: setting.node,
+            holder: setting.apart.map(|apart| apart.ranks),
         };
         let takes = self.stage.play(&scene)?;
         self.scenes.push(json!({

@@ -34,6 +34,8 @@ pub(super) struct Scene<'a> {
     pub(super) limit_bytes_s: Option<u64>,
     /// The node that the processes play, if another than the servers'.
     pub(super) node: Option<&'a str>,
+    /// Who holds the namespaces of their host, if it is another.
+    pub(super) holder: Option<u32>,
 }
 
 /// Which ways data goes.
@@ -83,8 +85,8 @@ pub(super) struct Stage {
 
 impl Scene<'_> {
     fn task(&self) -> Task<'_> {
-        let Scene { spec, ranks, partition, limit_bytes_s, node, .. } = self;
-        Task { spec, ranks: *ranks, partition, limit_bytes_s: *limit_bytes_s, node: *node }
+        let Scene { spec, ranks, partition, limit_bytes_s, node, holder, .. } = self;
+        Task { spec, ranks: *ranks, partition, limit_bytes_s: *limit_bytes_s, node: *node, holder: *holder }
     }
 
     pub(super) fn data_bytes(&self) -> u64 {

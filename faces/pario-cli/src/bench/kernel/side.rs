@@ -1,5 +1,7 @@
 //! The sides of a comparison: Pario's methods and what they are measured against.
 
+use std::str::FromStr;
+
 use pario::Method;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +31,20 @@ pub(crate) enum Side {
 }
 
 impl Side {
+    /// All there are.
+    const ALL: [Side; 10] = [
+        Side::Memory,
+        Side::Pwrite,
+        Side::Whole,
+        Side::TwoPhasePlain,
+        Side::TwoPhase,
+        Side::ClientDirected,
+        Side::ServerDirected,
+        Side::Independent,
+        Side::Atomic,
+        Side::Cache,
+    ];
+
     /// All that collective kernels compare, yardsticks first.
     pub(super) fn collective() -> Vec<Side> {
         vec![
@@ -81,5 +97,27 @@ impl Side {
     /// Whether each rank writes what its view shows it, so that every byte can be checked.
     pub(super) fn is_by_view(self) -> bool {
         self != Side::Whole
+    }
+}
+
+impl FromStr for Side {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Side::ALL.into_iter().find(|side| side.word() == text);
+        named.ok_or_else(|| format!("there are {}", Side::ALL.map(Side::word).join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_known_by_their_words() {
+        for side in Side::ALL {
+            assert_eq!(side.word().parse(), Ok(side));
+        }
+        assert!("three-phase".parse::<Side>().unwrap_err().contains("two-phase, two-phase-objects"));
     }
 }

@@ -1,5 +1,5 @@
 //! Several hosts on this machine: network namespaces joined by a switch, every link shaped to one speed in both directions, and one more
-//! host that serves the file.
+//! host that serves the file. Or hosts alone, with this process as their switch.
 //!
 //! ```text
 //!  host 1 ──┐                       each host is a process that holds its namespaces; it mounts the network file, and
@@ -11,6 +11,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -34,18 +35,19 @@ pub(super) enum Order {
 const BURST: &str = "256kb";
 /// Bytes that wait at a link, as in a switch; what comes beyond is lost and sent again.
 const QUEUE: &str = "2mb";
+/// Says to this program that its network is its own.
+const OWN_NETWORK: &str = "PARIO_BENCH_OWN_NETWORK";
 /// Programs that make the network.
 const TOOLS: [(&str, &str); 4] =
     [("ip", "iproute2"), ("tc", "iproute2"), ("unshare", "util-linux"), ("nsenter", "util-linux")];
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Hosts {
+pub(crate) struct Hosts {
     hosts: Vec<Holder>,
     place: PathBuf,
-    // After the hosts: they let go first.
-    _server: Holder,
-    _switch: Holder,
+    // After the hosts: they let go first. None where the hosts share no file.
+    _file_server: Option<[Holder; 2]>,
 }
 
 impl Hosts {
@@ -58,26 +60,47 @@ impl Hosts {
     ) -> Result<Hosts, BenchError> {
         let whose = place.parent().unwrap_or(place);
         let switch = Holder::start(whose)?;
-        switch.inside("ip", &["link", "add", "switch", "type", "bridge"])?;
-        switch.inside("ip", &["link", "set", "switch", "up"])?;
+        make_switch(switch.pid())?;
         let mut server = Holder::start(whose)?;
-        plug(&switch, &server, 0, link_bits_s)?;
+        plug(switch.pid(), server.pid(), 0, link_bits_s)?;
         let said = server.tell(&Order::Serve { path: file.to_owned(), at: address(0) })?;
         let served =
             said.parse().map_err(|_| BenchError::Worker(format!("the file server said '{said}'")))?;
         let mut hosts = Vec::new();
         for number in 1..=count {
             let mut host = Holder::start(whose)?;
-            plug(&switch, &host, number, link_bits_s)?;
+            plug(switch.pid(), host.pid(), number, link_bits_s)?;
             host.tell(&Order::Mount { server: served, at: place.to_owned(), host: number as u64 })?;
             hosts.push(host);
         }
-        Ok(Hosts { hosts, place: place.to_owned(), _server: server, _switch: switch })
+        Ok(Hosts { hosts, place: place.to_owned(), _file_server: Some([server, switch]) })
+    }
+
+    /// So many hosts without a file in common, joined by this process, which must have a network of its own (see [`own_network`]):
+    /// whoever it starts reaches them too, and still does when it is gone.
+    pub(crate) fn bare(count: usize, link_bits_s: u64, whose: &Path) -> Result<Hosts, BenchError> {
+        let here = std::process::id();
+        make_switch(here)?;
+        inside(here, "ip", &["address", "add", &format!("{}/24", address(0)), "dev", "switch"])?;
+        inside(here, "ip", &["link", "set", "lo", "up"])?;
+        let mut hosts = Vec::new();
+        for number in 1..=count {
+            let host = Holder::start(whose)?;
+            plug(here, host.pid(), number, link_bits_s)?;
+            hosts.push(host);
+        }
+        Ok(Hosts { hosts, place: whose.to_owned(), _file_server: None })
     }
 
     /// The process inside whose namespaces those of a host are started.
-    pub(super) fn holder(&self, host: usize) -> u32 {
-        self.hosts[host].child.id()
+    pub(crate) fn holder(&self, host: usize) -> u32 {
+        self.hosts[host].pid()
+    }
+
+    /// Where the others reach a host.
+    pub(crate) fn address(&self, host: usize) -> Ipv4Addr {
+        assert!(host < self.hosts.len(), "a host that was started");
+        address(host + 1)
     }
 
     /// The file, as every host sees it.
@@ -91,32 +114,73 @@ fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 79, 1, u8::try_from(number + 1).unwrap_or(u8::MAX))
 }
 
+fn make_switch(pid: u32) -> Result<(), BenchError> {
+    inside(pid, "ip", &["link", "add", "switch", "type", "bridge"])?;
+    inside(pid, "ip", &["link", "set", "switch", "up"])
+}
+
 /// Joins a host to the switch by a link of that speed.
-fn plug(switch: &Holder, host: &Holder, number: usize, bits_s: u64) -> Result<(), BenchError> {
-    let (port, pid) = (format!("port{number}"), host.child.id().to_string());
+fn plug(switch: u32, host: u32, number: usize, bits_s: u64) -> Result<(), BenchError> {
+    let (port, pid) = (format!("port{number}"), host.to_string());
     let link = ["link", "add", &port, "type", "veth", "peer", "name", "cable", "netns", &pid];
-    switch.inside("ip", &link)?;
-    switch.inside("ip", &["link", "set", &port, "master", "switch", "up"])?;
-    host.inside("ip", &["address", "add", &format!("{}/24", address(number)), "dev", "cable"])?;
-    host.inside("ip", &["link", "set", "lo", "up"])?;
-    host.inside("ip", &["link", "set", "cable", "up"])?;
+    inside(switch, "ip", &link)?;
+    inside(switch, "ip", &["link", "set", &port, "master", "switch", "up"])?;
+    inside(host, "ip", &["address", "add", &format!("{}/24", address(number)), "dev", "cable"])?;
+    inside(host, "ip", &["link", "set", "lo", "up"])?;
+    inside(host, "ip", &["link", "set", "cable", "up"])?;
     let rate = format!("{bits_s}bit");
     for (end, device) in [(switch, port.as_str()), (host, "cable")] {
         let shape =
             ["qdisc", "add", "dev", device, "root", "tbf", "rate", &rate, "burst", BURST, "limit", QUEUE];
-        end.inside("tc", &shape)?;
+        inside(end, "tc", &shape)?;
     }
     Ok(())
 }
 
+/// Runs a command in the network of a process.
+fn inside(pid: u32, tool: &str, words: &[&str]) -> Result<(), BenchError> {
+    let output = Command::new("nsenter")
+        .args(["--target", &pid.to_string(), "--net", "--", tool])
+        .args(words)
+        .output()
+        .map_err(BenchError::when("entering a host"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(BenchError::Worker(format!("{tool} {}: {}", words.join(" "), said.trim())))
+}
+
+/// Becomes this program once more, with the same words, in a network of its own, unless it is there already.
+pub(crate) fn own_network() -> Result<(), BenchError> {
+    if std::env::var_os(OWN_NETWORK).is_some() {
+        return Ok(());
+    }
+    check_tools()?;
+    let program = std::env::current_exe().map_err(BenchError::when("looking for this program"))?;
+    let error = Command::new("unshare")
+        .args(["--net", "--"])
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(OWN_NETWORK, "1")
+        .exec();
+    Err(BenchError::when("making a network")(error))
+}
+
 /// Whether hosts can be had at all, in words that say what to do.
 pub(super) fn check_machine() -> Result<(), BenchError> {
+    check_tools()?;
+    if !Path::new("/dev/fuse").exists() {
+        let text = "/dev/fuse is missing: the hosts reach their file through FUSE; load the module fuse, or use --hosts 1";
+        return Err(BenchError::Worker(text.to_owned()));
+    }
+    Ok(())
+}
+
+fn check_tools() -> Result<(), BenchError> {
     let refuse = |text: String| Err(BenchError::Worker(text));
     if !rustix::process::geteuid().is_root() {
         return refuse("several hosts are network namespaces, which only root can make: run it as root, or with --hosts 1".to_owned());
-    }
-    if !Path::new("/dev/fuse").exists() {
-        return refuse("/dev/fuse is missing: the hosts reach their file through FUSE; load the module fuse, or use --hosts 1".to_owned());
     }
     for (tool, package) in TOOLS {
         let found = Command::new(tool).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -156,19 +220,8 @@ impl Holder {
         Ok(holder)
     }
 
-    /// Runs a command in the network of this host.
-    fn inside(&self, tool: &str, words: &[&str]) -> Result<(), BenchError> {
-        let pid = self.child.id().to_string();
-        let output = Command::new("nsenter")
-            .args(["--target", &pid, "--net", "--", tool])
-            .args(words)
-            .output()
-            .map_err(BenchError::when("entering a host"))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(BenchError::Worker(format!("{tool} {}: {}", words.join(" "), said.trim())))
+    fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Tells it what to do; what it says.

@@ -7,7 +7,8 @@ use clap::Args as ClapArgs;
 use pario::core::Size;
 
 use super::Common;
-use crate::bench::kernel::{Class, Flash, Kernel, Only, Plan, Tile};
+use super::sliding::Link;
+use crate::bench::kernel::{Class, Flash, Kernel, Only, Plan, Side, Tile};
 use crate::error::{CliError, Outcome};
 
 /// Seed of random gaps unless another is given.
@@ -33,6 +34,9 @@ pub(super) struct KernelCommon {
     /// Milliseconds of computing on every rank before each step [default: none]
     #[arg(long, value_name = "MS")]
     compute: Option<Millis>,
+    /// Only these sides of every comparison, as in two-phase,server-directed [default: all]
+    #[arg(long, value_name = "SIDES", value_delimiter = ',')]
+    sides: Vec<Side>,
     /// Also draw the methods' speeds into this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -57,6 +61,15 @@ pub(super) struct BtioArgs {
     /// Only atomic mode, against none
     #[arg(long, conflicts_with = "cache")]
     atomic: bool,
+    /// Only data that fits into the outboxes, against memory
+    #[arg(long, conflicts_with_all = ["cache", "atomic", "outbox"])]
+    within_outboxes: bool,
+    /// With 2: only processes on one host and servers on another, as network namespaces (needs root)
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    hosts: u8,
+    /// Speed of the hosts' links, in both directions, as in 1Gbit or 100Mbit
+    #[arg(long, value_name = "RATE", default_value = "1Gbit")]
+    link: Link,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -211,6 +224,7 @@ impl KernelCommon {
             outbox: self.outbox,
             store_limit: self.store_limit.map(|rate| rate.0),
             compute_ms: self.compute.map(|millis| millis.0),
+            sides: self.sides.clone(),
             only,
             kernel,
         };
@@ -221,9 +235,23 @@ impl KernelCommon {
 
 impl BtioArgs {
     pub(super) fn asked(&self) -> Outcome<Asked> {
-        let BtioArgs { class, dumps, run_bytes, cache, atomic, .. } = *self;
-        let only = if cache { Some(Only::Cache) } else { atomic.then_some(Only::Atomic) };
-        self.kernel.asked(Kernel::Btio { class, dumps, run_bytes }, only)
+        let BtioArgs { class, dumps, run_bytes, .. } = *self;
+        self.kernel.asked(Kernel::Btio { class, dumps, run_bytes }, self.only()?)
+    }
+
+    fn only(&self) -> Outcome<Option<Only>> {
+        let choices = [
+            (self.cache, Only::Cache),
+            (self.atomic, Only::Atomic),
+            (self.within_outboxes, Only::Within),
+            (1 < self.hosts, Only::Hosts { link_bits_s: self.link.0 }),
+        ];
+        let mut asked = choices.iter().filter(|(is_asked, _)| *is_asked).map(|(_, only)| *only);
+        let first = asked.next();
+        if asked.next().is_some() {
+            return Err(CliError::usage("--cache, --atomic, --within-outboxes and --hosts 2: one of them"));
+        }
+        Ok(first)
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct SlidingArgs {
 
 /// Bits a second, as in `1Gbit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Link(u64);
+pub(super) struct Link(pub(super) u64);
 
 impl FromStr for Link {
     type Err = String;

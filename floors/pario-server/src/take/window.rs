@@ -1,0 +1,149 @@
+//! A window of an object: which of its bytes are there.
+//!
+//! Never: says that bytes are there which nobody marked. Always: bytes that are marked twice are found out.
+
+use std::ops::Range;
+
+/// Bytes of a window, small enough to stay in a processor's cache.
+pub(super) const WINDOW_BYTES: usize = 256 << 10;
+const WORD_BITS: usize = u64::BITS as usize;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Window {
+    /// A bit for each byte; made when the first window is opened.
+    bits: Vec<u64>,
+}
+
+impl Window {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.bits.clear();
+        self.bits.resize(WINDOW_BYTES / WORD_BITS, 0);
+    }
+
+    /// Marks bytes; false if one of them was marked already.
+    #[inline]
+    pub(super) fn mark(&mut self, at: usize, bytes: usize) -> bool {
+        let (first, shift) = (at / WORD_BITS, at % WORD_BITS);
+        if shift + bytes <= WORD_BITS {
+            return mark_word(&mut self.bits[first], ones(bytes) << shift);
+        }
+        let mut is_new = mark_word(&mut self.bits[first], u64::MAX << shift);
+        let (mut word, mut left) = (first + 1, shift + bytes - WORD_BITS);
+        while 0 < left {
+            let here = left.min(WORD_BITS);
+            is_new &= mark_word(&mut self.bits[word], ones(here));
+            (word, left) = (word + 1, left - here);
+        }
+        is_new
+    }
+
+    /// Calls `found` with each stretch of marked bytes, in ascending order.
+    pub(super) fn stretches(&self, mut found: impl FnMut(Range<usize>)) {
+        let mut begun: Option<usize> = None;
+        for (number, word) in self.bits.iter().enumerate() {
+            let base = number * WORD_BITS;
+            if (*word == u64::MAX && begun.is_some()) || (*word == 0 && begun.is_none()) {
+                continue;
+            }
+            let mut at = 0;
+            while at < WORD_BITS {
+                let rest = *word >> at;
+                if let Some(start) = begun {
+                    let run = (rest.trailing_ones() as usize).min(WORD_BITS - at);
+                    at += run;
+                    if at < WORD_BITS {
+                        found(start..base + at);
+                        begun = None;
+                    }
+                } else {
+                    at += (rest.trailing_zeros() as usize).min(WORD_BITS - at);
+                    begun = (at < WORD_BITS).then_some(base + at);
+                }
+            }
+        }
+        if let Some(start) = begun {
+            found(start..self.bits.len() * WORD_BITS);
+        }
+    }
+}
+
+#[inline]
+fn ones(count: usize) -> u64 {
+    if count == WORD_BITS { u64::MAX } else { (1 << count) - 1 }
+}
+
+#[inline]
+fn mark_word(word: &mut u64, mask: u64) -> bool {
+    let is_new = *word & mask == 0;
+    *word |= mask;
+    is_new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretches(window: &Window) -> Vec<Range<usize>> {
+        let mut all = Vec::new();
+        window.stretches(|stretch| all.push(stretch));
+        all
+    }
+
+    #[test]
+    fn stretches_are_what_was_marked() {
+        let mut window = Window::default();
+        window.clear();
+        assert_eq!(stretches(&window), []);
+        for (at, bytes) in [(0, 4), (4, 60), (64, 64), (130, 1), (190, 70), (300, 400)] {
+            assert!(window.mark(at, bytes), "{at}");
+        }
+        assert!(window.mark(WINDOW_BYTES - 5, 5));
+        assert_eq!(
+            stretches(&window),
+            [0..128, 130..131, 190..260, 300..700, WINDOW_BYTES - 5..WINDOW_BYTES]
+        );
+        window.clear();
+        assert_eq!(stretches(&window), []);
+        assert!(window.mark(0, WINDOW_BYTES));
+        let all = stretches(&window);
+        assert_eq!((all.len(), all[0].clone()), (1, 0..WINDOW_BYTES));
+    }
+
+    #[test]
+    fn bytes_that_are_marked_twice_are_found_out() {
+        let mut window = Window::default();
+        for (first, second) in
+            [((0, 4), (3, 4)), ((60, 10), (69, 1)), ((10, 300), (200, 2)), ((64, 64), (127, 2))]
+        {
+            window.clear();
+            assert!(window.mark(first.0, first.1));
+            assert!(!window.mark(second.0, second.1), "{first:?} {second:?}");
+        }
+    }
+
+    /// Against a byte per byte.
+    #[test]
+    fn any_pieces_are_found_again() {
+        let (mut window, mut seed) = (Window::default(), 7u64);
+        for _ in 0..50 {
+            window.clear();
+            let mut plain = vec![false; 2000];
+            for _ in 0..40 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let (at, bytes) = ((seed >> 33) as usize % 1800, (seed >> 50) as usize % 150 + 1);
+                let is_new = !plain[at..at + bytes].contains(&true);
+                plain[at..at + bytes].fill(true);
+                assert_eq!(window.mark(at, bytes), is_new, "{at} {bytes}");
+            }
+            let mut found = vec![false; 2000];
+            for stretch in stretches(&window) {
+                found[stretch.clone()].fill(true);
+                assert!(stretch.start == 0 || !plain[stretch.start - 1], "as long as can be");
+                assert!(!plain[stretch.end]);
+            }
+            assert_eq!(found, plain);
+        }
+    }
+}
