@@ -88,13 +88,6 @@ struct Reader {
     from: u64,
 }
 
-impl Reader {
-    /// How far it has come: it may have gone on after it was taken for gone, and what it took must not be offered again.
-    fn taken(&self, known: u64) -> u64 {
-        known.max(self.cursor.taken())
-    }
-}
-
 impl Slot {
     fn cursor(&self) -> Option<&Arc<Cursor>> {
         match self {
@@ -283,7 +276,7 @@ impl Outbox {
             Slot::Never => (ring.tail, None),
             Slot::Attached(cursor) => return Ok(Attached { cursor: Arc::clone(cursor), lost: None }),
             Slot::Stopped { taken, wanted, reader } => {
-                let taken = reader.taken(*taken);
+                let taken = self.taken_since(reader, *taken);
                 match *wanted {
                     wanted if wanted <= taken => (ring.tail, None),
                     _ if ring.floor() <= taken => (taken, None),
@@ -324,6 +317,15 @@ impl Outbox {
         attached.into_iter().map(|(server, _)| server).collect()
     }
 
+    /// How far a server came that was taken for gone at `known`: it may have gone on since, and what it took must not be offered again.
+    /// Once records behind `known` made way for others, its cursor says nothing: it passes over what is not there any more.
+    fn taken_since(&self, reader: &Reader, known: u64) -> u64 {
+        let taken = reader.cursor.taken();
+        // Behind the cursor: what was there all the time was there when it was taken.
+        let floor = self.segment.load_u64(outbox_at::FLOOR, Ordering::Acquire);
+        if floor <= known { known.max(taken) } else { known }
+    }
+
     /// Notes that a server is gone. What it had not taken waits in the ring for its return, as long as the ring has room.
     pub fn detach(&self, server: ServerIndex) {
         self.detach_if(server, |_| true);
@@ -345,7 +347,7 @@ impl Outbox {
         let slot = &mut self.slots()[server.at()];
         match slot {
             Slot::Stopped { taken, wanted, reader } => {
-                let pending = reader.taken(*taken) < *wanted;
+                let pending = self.taken_since(reader, *taken) < *wanted;
                 *taken = *wanted;
                 pending
             }
@@ -358,7 +360,7 @@ impl Outbox {
     pub fn stopped(&self, server: ServerIndex) -> Option<std::ops::Range<u64>> {
         match self.slots().get(server.at()) {
             Some(Slot::Stopped { taken, wanted, reader }) => {
-                let taken = reader.taken(*taken);
+                let taken = self.taken_since(reader, *taken);
                 (taken < *wanted).then_some(taken..*wanted)
             }
             Some(Slot::Never | Slot::Attached(_)) | None => None,
@@ -392,7 +394,9 @@ impl Outbox {
             Some(Slot::Attached(cursor)) => {
                 position.min(cursor.wanted.load(Ordering::Acquire)) <= cursor.taken()
             }
-            Some(Slot::Stopped { taken, wanted, reader }) => position.min(*wanted) <= reader.taken(*taken),
+            Some(Slot::Stopped { taken, wanted, reader }) => {
+                position.min(*wanted) <= self.taken_since(reader, *taken)
+            }
             Some(Slot::Never) | None => true,
         }
     }

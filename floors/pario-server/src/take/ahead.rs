@@ -16,6 +16,8 @@ use pario_core::{Nanos, ObjectId, SessionId};
 const MARKS_MAX: usize = 32 << 10;
 /// As many are left then. Where that cannot be, nothing is remembered any more.
 const MARKS_KEPT: usize = MARKS_MAX / 4 * 3;
+/// So many of a round are remembered each with its own time; behind them neighbours of this life are remembered as one.
+const MARKS_EXACT: usize = 4 << 10;
 /// Sessions that are remembered.
 const SESSIONS_MAX: usize = 16 << 10;
 
@@ -78,9 +80,10 @@ impl Marks {
     #[inline]
     pub(super) fn add(&mut self, object: ObjectId, bytes: Range<u64>, committed: Nanos) {
         let written = Written { oldest: committed, newest: committed, put: committed };
+        let is_crowded = MARKS_EXACT <= self.list.len();
         let last = self.list[self.sure..].last_mut();
         if let Some(last) = last.filter(|last| (last.object, last.bytes.end) == (object, bytes.start))
-            && (last.written == written || self.born <= last.written.oldest.min(committed))
+            && (last.written == written || is_crowded && self.born <= last.written.oldest.min(committed))
         {
             last.bytes.end = bytes.end;
             last.written = last.written.with(written);
@@ -140,7 +143,7 @@ pub(super) struct Ahead {
     since: HashMap<SessionId, Nanos>,
     /// When sessions came in this life.
     here: HashMap<SessionId, Nanos>,
-    /// The life before had taken over as well, and may have ended in the middle of a round: it knew of the direct writes of these
+    /// Lives before had taken over as well, and may have ended in the middle of a round: all knew of the direct writes of these
     /// sessions, and what it put down last over those of others is not remembered.
     before: Option<HashSet<SessionId>>,
 }
@@ -180,6 +183,11 @@ impl Ahead {
     pub(super) fn behind(mut self, before: HashSet<SessionId>) -> Ahead {
         self.before = Some(before);
         self
+    }
+
+    /// The sessions of which all lives before knew that had taken over; `None`: there was none.
+    pub(super) fn before(&self) -> Option<&HashSet<SessionId>> {
+        self.before.as_ref()
     }
 
     pub(super) fn is_unsure(&self) -> bool {

@@ -75,17 +75,27 @@ fn a_direct_write_is_told_of_only_if_older_bytes_came_after_it() {
 }
 
 #[test]
-fn what_is_written_in_a_row_is_remembered_as_one() {
+fn very_many_that_are_written_in_a_row_are_remembered_as_one() {
     let mut ahead = Ahead::new(BORN);
     let mut marks = ahead.wanted().unwrap();
-    for number in 0..100u64 {
+    let exact = MARKS_EXACT as u64;
+    for number in 0..exact + 100 {
         marks.add(object(1), number * 10..number * 10 + 10, Nanos(200 + number));
     }
     marks.put();
-    assert!(matches!(ahead.note(marks, Nanos(400)), News::Marks(list) if list.len() == 1));
-    assert_eq!(judged(&ahead, 0..1100, 99), Verdict::Take(vec![1000..1100]), "from before this life");
-    assert_eq!(judged(&ahead, 0..10, 300), Verdict::Take(vec![0..10]), "from after all of them");
-    assert_eq!(judged(&ahead, 0..10, 250), Verdict::Unknown, "in between nobody can tell");
+    assert!(matches!(ahead.note(marks, Nanos(9000)), News::Marks(list) if list.len() == MARKS_EXACT));
+    let end = (exact + 100) * 10;
+    assert_eq!(
+        judged(&ahead, 0..end + 100, 99),
+        Verdict::Take(vec![end..end + 100]),
+        "from before this life"
+    );
+    assert_eq!(judged(&ahead, 0..30, 201), Verdict::Take(vec![0..20]), "the first are known each");
+    let joined = exact * 10..exact * 10 + 10;
+    let (before, between) = (200 + exact - 5, 200 + exact + 50);
+    assert_eq!(judged(&ahead, joined.clone(), before), Verdict::Take(vec![]), "all of them are newer");
+    assert_eq!(judged(&ahead, joined.clone(), 9000), Verdict::Take(vec![joined.clone()]), "none of them is");
+    assert_eq!(judged(&ahead, joined, between), Verdict::Unknown, "in between nobody can tell");
 }
 
 #[test]

@@ -252,9 +252,8 @@ impl<'a> Batch<'a> {
         let Some(cuts) = self.slices.last().map(|slice| slice.cuts.clone()) else { return };
         let when = (session, stamp.committed);
         let covered = |cut: &Cut| ahead.may_have_covered(when, object, &(cut.local..cut.end()));
-        if self.cuts[cuts.clone()].iter().any(covered) {
-            self.slices.pop();
-            self.cuts.truncate(cuts.start);
+        if self.cuts[cuts].iter().any(covered) {
+            // It may be there all the same, and is kept from older ones: nobody would be told of those if this server were killed now.
             self.give_up(object, stamp, "was made directly, and older ones were put over it");
         }
     }
@@ -351,7 +350,9 @@ impl<'a> Batch<'a> {
         let some = || cuts().filter(|cuts| !cuts.is_empty());
         let start = some().map(|cuts| self.cuts[cuts.start].local).min().unwrap_or(0);
         let end = some().map(|cuts| self.cuts[cuts.end - 1].end()).max().unwrap_or(0);
-        if bytes < pieces * FINE_BYTES_MAX && end - start < pieces * FINE_DISTANCE_MAX {
+        let is_fine = bytes < pieces * FINE_BYTES_MAX && end - start < pieces * FINE_DISTANCE_MAX;
+        // Who remembers what it puts down must see each piece.
+        if is_fine && writer.errors.marks.is_none() {
             return self.scatter(group, writer);
         }
         self.merge(group, writer)

@@ -51,6 +51,8 @@ enum Line {
     Came(SessionId, Nanos),
     /// Known from earlier lives: from when on it was seen what came before the records of a session.
     Since(SessionId, Nanos),
+    /// All lives before that had taken over knew of the direct writes of a session.
+    Met(SessionId),
 }
 
 impl Lives {
@@ -184,7 +186,7 @@ fn inherit(bytes: &[u8], boot: &str, now: Nanos) -> Option<Ahead> {
     let sessions = |line: &Line| match line {
         Line::Came(session, at) if was_blind => Some((*session, *at)),
         Line::Since(session, at) if !was_blind => Some((*session, *at)),
-        Line::Came(..) | Line::Since(..) | Line::Mark(_) => None,
+        Line::Came(..) | Line::Since(..) | Line::Met(_) | Line::Mark(_) => None,
     };
     let mut ahead = if was_blind || was_unsure {
         Ahead::unsure(now, lines.iter().filter_map(sessions).collect())
@@ -196,9 +198,15 @@ fn inherit(bytes: &[u8], boot: &str, now: Nanos) -> Option<Ahead> {
             ahead.insert(mark);
         }
     }
+    let met = |line: &Line| match line {
+        Line::Met(session) => Some(*session),
+        Line::Came(..) | Line::Since(..) | Line::Mark(_) => None,
+    };
+    let met: HashSet<SessionId> = lines.iter().filter_map(met).collect();
     let came = |line: &Line| match line {
-        Line::Came(session, _) => Some(*session),
-        Line::Since(..) | Line::Mark(_) => None,
+        // What one life did not know of and may have covered, the next one could not tell.
+        Line::Came(session, _) => Some(*session).filter(|session| head[14] == 0 || met.contains(session)),
+        Line::Since(..) | Line::Met(_) | Line::Mark(_) => None,
     };
     let came: HashSet<SessionId> = lines.iter().filter_map(came).collect();
     Some(if had_taken_over { ahead.behind(came) } else { ahead })
@@ -209,11 +217,13 @@ fn write_anew(spec: &LivesSpec, boot: &str, ahead: Option<&Ahead>) -> io::Result
     head[..8].copy_from_slice(&MAGIC);
     head[12] = u8::from(ahead.is_some_and(Ahead::is_unsure));
     head[13] = u8::from(ahead.is_some());
+    head[14] = u8::from(ahead.is_some_and(|ahead| ahead.before().is_some()));
     head[16..].copy_from_slice(&boot_bytes(boot));
     let mut lines: Vec<Line> = Vec::new();
     if let Some(ahead) = ahead {
         lines.extend(ahead.since().map(|(session, at)| Line::Since(session, at)));
         lines.extend(ahead.here().map(|(session, at)| Line::Came(session, at)));
+        lines.extend(ahead.before().into_iter().flatten().copied().map(Line::Met));
         lines.extend(ahead.marks().map(Line::Mark));
     }
     let beside = beside(&spec.path);
@@ -251,6 +261,7 @@ fn encode(lines: &[Line]) -> Vec<u8> {
             }
             Line::Came(session, at) => (2, 0, [session.0, 0, 0, 0, 0, at.0, 0]),
             Line::Since(session, at) => (3, 0, [session.0, 0, 0, 0, 0, at.0, 0]),
+            Line::Met(session) => (4, 0, [session.0, 0, 0, 0, 0, 0, 0]),
         };
         bytes.extend(kind.to_le_bytes());
         bytes.extend(generation.to_le_bytes());
@@ -272,6 +283,7 @@ fn decode(entry: &[u8]) -> Option<Line> {
         }
         2 => Some(Line::Came(SessionId(first), at)),
         3 => Some(Line::Since(SessionId(first), at)),
+        4 => Some(Line::Met(SessionId(first))),
         _ => None,
     }
 }

@@ -391,7 +391,7 @@ impl Worker {
         if let Some((lives, marks)) = self.lives.as_mut().zip(errors.marks.take()) {
             lives.note(marks, self.clock.now());
         }
-        let out_of_order = portion.is_by_place() && (errors.overlap || scan.crosses(portion));
+        let out_of_order = portion.is_by_place() && (errors.overlap || scan.crosses(portion, &advance));
         let more = matches!(portion, Portion::Each(_))
             && scan.first_left(&advance, &|_| true).is_some()
             && (found || advance.positions != self.outboxes.positions());

@@ -282,10 +282,10 @@ impl Scan {
 
     /// Whether bytes of a record that is new to this round may lie over bytes of an older one that will have been taken in part
     /// only: were the server killed then, its successor would take the older one whole, over the newer.
-    pub(super) fn crosses(&self, portion: &Portion) -> bool {
-        let ends_beyond =
-            |record: &&Scanned| portion.below(record.place).is_some_and(|below| below < record.local.end);
-        let halves = self.records.iter().filter(|record| 0 < record.done_below).filter(ends_beyond);
+    pub(super) fn crosses(&self, portion: &Portion, advance: &Advance) -> bool {
+        // Also one that is taken whole, behind another of its outbox that is not: a successor takes it once more.
+        let is_left = |record: &&Scanned| advance.positions[record.place].0 <= record.record.head.position;
+        let halves = self.records.iter().filter(|record| 0 < record.done_below).filter(is_left);
         let halves: Vec<&Scanned> = halves.collect();
         let is_new = |record: &&Scanned| record.is_ours && record.done_below == 0;
         let by_place = |record: &&Scanned| portion.below(record.place).is_some();

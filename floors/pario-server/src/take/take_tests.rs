@@ -173,6 +173,20 @@ impl World {
     }
 }
 
+/// A record that was taken whole, behind one of the same outbox that was not, is taken once more by a successor.
+#[test]
+fn what_a_successor_takes_again_covers_nothing_newer() {
+    let mut world = World::new();
+    world.write(2, strided(26, 1), 1);
+    world.write(2, strided(0, 1), 1);
+    world.take(Upto::Below(1));
+    world.write(0, strided(0, 1), 1);
+    world.take(Upto::Below(1));
+    world.kill();
+    world.take(Upto::ALL);
+    assert_eq!(world.in_store(), world.model);
+}
+
 proptest! {
     #[test]
     fn parts_of_records_are_as_good_as_the_whole(steps in prop::collection::vec(step(), 1..30)) {
