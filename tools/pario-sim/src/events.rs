@@ -65,7 +65,9 @@ impl World {
             events.push(Event::Ask(number));
         }
         for server in 0..SERVERS {
-            if !links.data[server].is_empty() && self.servers[server].runs() {
+            // What was sent to a server that was killed does not reach the one that replaced it.
+            let is_same = client.links[server].life == self.servers[server].life;
+            if !links.data[server].is_empty() && is_same && self.servers[server].runs() {
                 events.push(Event::Data(number, server));
             }
         }
