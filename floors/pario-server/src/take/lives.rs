@@ -62,7 +62,13 @@ impl Lives {
         let Err(error) = begun else { return begun.ok() };
         // As on a full disk: the server must come back in any case.
         tracing::warn!(%error, file = %spec.path.display(), "cannot be read or written anew: records that come late are refused");
-        let file = spec.disk.open(&spec.path, OpenMode::Write).ok()?;
+        let file = match spec.disk.open(&spec.path, OpenMode::Write) {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::error!(%error, file = %spec.path.display(), "cannot be opened: it is not known what an earlier server put down, and records that come late may lie over newer ones");
+                return None;
+            }
+        };
         let mut ahead = Ahead::new(now);
         ahead.go_blind();
         let lives = Lives {
