@@ -41,14 +41,20 @@ static void forked(void)
     OK(MPI_File_close(&file));
 }
 
-/* All servers are killed, by the driver, while files are open; argv[4] is a file that says so. */
+/* All servers are killed, by the driver, while files are open; argv[4] is a file that says so, argv[4].ready one that says
+ * that every rank has synced what it wrote. */
 static void servers(const char *sign)
 {
     MPI_File file = open_file(MPI_COMM_WORLD, "servers", NEW);
     OK(MPI_File_write_at_all(file, (MPI_Offset) rank * BYTES, data, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
     OK(MPI_File_sync(file));
-    if (rank == 0)
-        fprintf(stderr, "ready\n");
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        char ready[4096];
+        snprintf(ready, sizeof ready, "%s.ready", sign);
+        FILE *told = fopen(ready, "w");
+        CHECK(told != NULL && fclose(told) == 0);
+    }
     while (access(sign, F_OK) != 0)
         usleep(10000); /* until the driver has done it */
     MPI_Barrier(MPI_COMM_WORLD);

@@ -1,6 +1,6 @@
 //! What goes wrong: a rank that is killed, a child of a rank, servers that die.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -93,29 +93,25 @@ fn servers_that_die_are_an_error_of_the_right_class_on_every_rank() {
     let words = [program, "pario://p/".into(), dir, "servers".into(), sign.display().to_string()];
     std::thread::scope(|scope| {
         let run = scope.spawn(|| world.run(2, &words, &[]));
-        kill_servers(&world);
+        kill_servers(&world, &world.path("sign.ready"));
         std::fs::write(&sign, "dead").unwrap();
         let ran = run.join().unwrap();
         assert!(ran.out.contains(", 0 failures"), "{}\n{}", ran.out, ran.complaints());
     });
 }
 
-/// Waits until the file of the test is on the servers, then kills them.
-fn kill_servers(world: &World) {
-    let pario = |words: &[&str]| {
-        let ran = Command::new(target().join("pario"))
-            .args(words)
-            .env("PARIO_REGISTRY", world.path("registry"))
-            .output();
-        String::from_utf8_lossy(&ran.unwrap().stdout).into_owned()
-    };
+/// Waits until every rank has synced what it wrote, then kills the servers.
+fn kill_servers(world: &World, ready: &Path) {
     let clock = pario_sys::MonotonicClock;
     let begin = clock.now();
-    while !pario(&["stat", "pario://p/servers"]).contains("2097152") {
+    while !ready.exists() {
         assert!(clock.now().since(begin) < PATIENCE, "the ranks do not write");
         std::thread::yield_now();
     }
-    let status: serde_json::Value = serde_json::from_str(&pario(&["--json", "status", "p"])).unwrap();
+    let mut status = Command::new(target().join("pario"));
+    status.args(["--json", "status", "p"]).env("PARIO_REGISTRY", world.path("registry"));
+    let status: serde_json::Value =
+        serde_json::from_str(&crate::installations::output(&mut status)).expect("status is JSON");
     for server in status[0]["servers"].as_array().unwrap() {
         let pid = server["pid"].as_i64().unwrap().to_string();
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
