@@ -296,6 +296,18 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_is_late_is_waited_for_without_limit() {
+        each(3, |star| {
+            for stream in &star.links().streams {
+                assert_eq!(stream.read_timeout().unwrap(), None);
+                assert_eq!(stream.write_timeout().unwrap(), None);
+            }
+            let other = star.duplicate().unwrap();
+            other.barrier().unwrap();
+        });
+    }
+
+    #[test]
     fn mismatch_and_too_much_are_told_to_all_and_it_goes_on() {
         each(3, |star| {
             let error = match star.rank() {

@@ -106,7 +106,12 @@ impl Meeting<'_> {
             }
         }
         for (_, stream) in &made {
-            pario_sys::socket::set_keepalive(stream.as_fd(), Duration::from_secs(1), SILENT_MAX)
+            // A greeting has a limit; a rank that is merely late afterwards is waited for, and keep-alive ends the wait for a host that is gone.
+            stream
+                .set_read_timeout(None)
+                .and_then(|()| {
+                    pario_sys::socket::set_keepalive(stream.as_fd(), Duration::from_secs(1), SILENT_MAX)
+                })
                 .map_err(|error| Fault::from_io(&error, "a connection between ranks"))?;
         }
         Ok(made)

@@ -56,7 +56,6 @@ impl Far {
         let copy = Arc::new(Copy { form, me, place, segment, windows: OnceLock::new() });
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
         stream.set_write_timeout(Some(NAP)).map_err(|error| failed(&error))?;
-        stream.set_read_timeout(None).map_err(|error| failed(&error))?;
         let mut reader = stream.try_clone().map_err(|error| failed(&error))?;
         let receiving = Arc::clone(&copy);
         let thread = std::thread::Builder::new()
