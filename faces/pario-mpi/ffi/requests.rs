@@ -186,7 +186,7 @@ unsafe extern "C" fn cancel(_state: *mut c_void, _complete: c_int) -> c_int {
 unsafe extern "C" fn poll(state: *mut c_void, _status: *mut Status) -> c_int {
     // SAFETY: the library calls it with what it was given, before `free`.
     let state = unsafe { state_of(state) };
-    if state.outcome.now().is_some() {
+    if state.outcome.asked().is_some() {
         state.complete();
     }
     0

@@ -156,14 +156,14 @@ fn without_views(call: &[Entry]) -> Vec<Entry> {
     kept
 }
 
-/// Each rank reaches so many servers by message when it writes; it reads from all.
-fn check(method: Method, written: usize) {
-    let options = EmbedOptions { transport: EmbedTransport::Tcp, ..small(SERVERS, 4096) };
+/// What all ranks did, each on its node.
+fn trace(method: Method, transport: EmbedTransport, nodes: &[usize]) -> Vec<Vec<Entry>> {
+    let options = EmbedOptions { transport, ..small(SERVERS, 4096) };
     let partition = Partition::embed(&options).unwrap();
     let clients: Vec<Partition> = (0..RANKS).map(|_| partition.another_client()).collect();
     traces().iter_mut().for_each(Vec::clear);
     std::thread::scope(|scope| {
-        for (group, client) in group::threads_on(&[0, 1, 2, 3]).into_iter().zip(&clients) {
+        for (group, client) in group::threads_on(nodes).into_iter().zip(&clients) {
             scope.spawn(move || {
                 RANK.set(Some(group.rank()));
                 live(&group, client, method);
@@ -172,14 +172,21 @@ fn check(method: Method, written: usize) {
             });
         }
     });
-    let traces = traces().clone();
+    traces().clone()
+}
+
+/// What a rank did in each of its calls.
+fn calls(trace: &[Entry]) -> Vec<&[Entry]> {
+    trace.split(|entry| *entry == Entry::Begin).skip(1).collect()
+}
+
+/// Each rank reaches so many servers by message when it writes; it reads from all.
+fn check(method: Method, written: usize) {
+    let traces = trace(method, EmbedTransport::Tcp, &[0, 1, 2, 3]);
     for call in 0..2 * CALLS {
         let (request, per_rank) =
             if call < CALLS { ("WriteStream", written) } else { ("ReadStream", usize::from(SERVERS)) };
-        let of_rank = |trace: &Vec<Entry>| {
-            let calls: Vec<&[Entry]> = trace.split(|entry| *entry == Entry::Begin).skip(1).collect();
-            transfers(calls[call], request)
-        };
+        let of_rank = |trace: &Vec<Entry>| transfers(calls(trace)[call], request);
         let turns: Vec<Vec<u64>> = traces.iter().map(of_rank).collect();
         for turn in 0..per_rank {
             let hit: BTreeSet<u64> = turns.iter().map(|servers| servers[turn]).collect();
@@ -192,10 +199,23 @@ fn check(method: Method, written: usize) {
     }
 }
 
+/// On one node objects are lent, and read without a message from then on.
+fn check_loans() {
+    for trace in trace(Method::ServerDirected, EmbedTransport::default(), &[0; RANKS]) {
+        let calls = calls(&trace);
+        let lent: BTreeSet<u64> = transfers(calls[CALLS], "Lend").into_iter().collect();
+        assert_eq!(lent.len(), usize::from(SERVERS), "{trace:?}");
+        for later in &calls[CALLS + 1..2 * CALLS] {
+            assert_eq!(*later, [], "a read by message: {trace:?}");
+        }
+    }
+}
+
 #[test]
 fn all_servers_are_busy_and_none_is_hit_first_by_all() {
     tracing::subscriber::set_global_default(Recorder).unwrap();
     check(Method::ServerDirected, usize::from(SERVERS));
     // Each rank shares memory with the aggregator that it is itself, and leaves records for it.
     check(Method::ClientDirected, RANKS - 1);
+    check_loans();
 }

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::installations::{Installation, output, target};
 
 /// A program has this long; MPI ranks that hang are ended by the launcher, which `timeout` ends.
-const SECONDS_MAX: &str = "240";
+const SECONDS_MAX: &str = "480";
 
 /// See the module.
 pub(crate) struct World {

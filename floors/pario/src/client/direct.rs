@@ -16,7 +16,8 @@ use pario_sys::piece::{PIECES_PER_CALL_MAX, write_pieces_at};
 use pario_sys::room::{self, ROOM_BYTES_MIN};
 
 use super::lease::Access;
-use super::open_file::{Loan, OpenFile};
+use super::loans::{Loan, Wish};
+use super::open_file::OpenFile;
 use super::write::Write;
 
 /// A server that needs the bytes of a run as records waits for all of it; larger calls gain nothing.
@@ -52,15 +53,21 @@ pub(super) struct Run<'a> {
     parts: Vec<DirectPart<'a>>,
 }
 
+fn wish(access: &Access<'_>) -> Wish {
+    Wish { generation: access.generation, under: access.number, write: true }
+}
+
 /// Sorts parts of one file by server, in the order in which this process turns to them, and joins neighbours.
 pub(super) fn runs(mut parts: Vec<DirectPart<'_>>) -> Vec<Run<'_>> {
     if let [first, _, ..] = parts.as_slice() {
-        let file = first.write.file;
+        let (file, access) = (first.write.file, first.write.access);
         let mut turns = vec![usize::MAX; usize::from(file.layout.total())];
         for (turn, server) in file.servers_in_turn().enumerate() {
             turns[server.at()] = turn;
         }
         parts.sort_by_key(|part| (turns[part.piece.server.at()], part.piece.local.0));
+        let servers = parts.chunk_by(|one, next| one.piece.server == next.piece.server);
+        file.borrow_together(servers.map(|parts| parts[0].piece.server), wish(access));
     }
     let mut runs: Vec<Run<'_>> = Vec::new();
     for part in parts {
@@ -110,7 +117,7 @@ impl<'a> Run<'a> {
     /// False: it must go by records.
     pub(super) fn write(&self) -> Result<bool, Fault> {
         let (file, server, access) = (self.file(), self.server(), self.access());
-        let loan = file.loan(server, access.generation, access.number, true)?;
+        let loan = file.loan(server, wish(access))?;
         let Loan::Descriptor(descriptor) = loan else { return Ok(false) };
         file.note_unsynced(server);
         let outbox = file.mount.outbox()?;

@@ -16,6 +16,7 @@ mod file;
 mod introduce;
 mod kept;
 mod lease;
+mod loans;
 mod locks;
 mod memory;
 mod minder;

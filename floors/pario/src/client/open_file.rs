@@ -2,22 +2,19 @@
 //!
 //! Always: one `OpenFile` per inode and mount; the manager hears of the first handle's open and the last one's close.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 
-use pario_core::{Clock, Fault, FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
-use pario_net::message::{Reply, Request};
-use pario_sys::kill_point::{Point, reach};
+use pario_core::{FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
 
 use super::faults::Faults;
 use super::lease::{Guardian, LeaseState};
+use super::loans::Object;
 use super::locks::FileLocks;
-use super::mount::{Mount, odd};
+use super::mount::Mount;
 use super::read::Ahead;
 use super::records::Records;
 use super::stream_read::StreamAhead;
-use super::windows::Window;
 
 /// See the module.
 pub(crate) struct OpenFile {
@@ -42,7 +39,7 @@ pub(crate) struct OpenFile {
     pub(super) records: Mutex<Records>,
     pub(super) faults: Mutex<Faults>,
     pub(super) ahead: Mutex<Ahead>,
-    objects: Mutex<Vec<Object>>,
+    pub(super) objects: Mutex<Vec<Object>>,
     pub(super) stream_ahead: Mutex<Option<StreamAhead>>,
     /// Where the last read of a stream by message ended.
     pub(super) last_stream_end: AtomicU64,
@@ -74,36 +71,6 @@ pub(crate) struct Through {
     pub(crate) layout: Layout,
     /// Bytes of a block: what lies in one is read and written at once.
     pub(crate) block_bytes: u64,
-}
-
-/// What we have of one server's object.
-#[derive(Default)]
-struct Object {
-    generation: Generation,
-    descriptor: Option<Arc<OwnedFd>>,
-    writable: bool,
-    /// The object as memory, made when small pieces are read.
-    window: Option<Arc<Window>>,
-    /// Under this lease the object is known not to exist.
-    absent_under: u64,
-    /// The server does not lend it: for writing, or at all.
-    refused: Option<Refused>,
-}
-
-/// What a server does not lend.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Refused {
-    Writing,
-    Anything,
-}
-
-/// A lent descriptor, or the reason why there is none.
-pub(super) enum Loan {
-    Descriptor(Arc<OwnedFd>),
-    /// Every byte of it is zero.
-    Absent,
-    /// The server does not lend: use messages.
-    Refused,
 }
 
 impl OpenFile {
@@ -229,27 +196,6 @@ impl OpenFile {
         self.turn.store(turn, Ordering::Relaxed);
     }
 
-    /// A lent object as memory, at least `bytes` long if it has so many.
-    pub(super) fn map(
-        &self,
-        server: ServerIndex,
-        descriptor: &Arc<OwnedFd>,
-        bytes: u64,
-    ) -> std::io::Result<Arc<Window>> {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &mut objects[server.at()];
-        let same = object.descriptor.as_ref().is_some_and(|known| Arc::ptr_eq(known, descriptor));
-        if let Some(window) = object.window.as_ref().filter(|window| same && bytes <= window.len()) {
-            return Ok(Arc::clone(window));
-        }
-        self.mount.keep_minding();
-        let window = self.mount.windows.open(descriptor, bytes, self.mount.clock.now())?;
-        if same {
-            object.window = Some(Arc::clone(&window));
-        }
-        Ok(window)
-    }
-
     pub(super) fn describe(&self) -> String {
         if self.mount.serves_plain_files() {
             return self.path.clone();
@@ -277,83 +223,6 @@ impl OpenFile {
         if let Some(end) = end {
             // Refused when it has grown: then there is something left to tell.
             let _ = self.unreported_end.compare_exchange(end, 0, Ordering::AcqRel, Ordering::Acquire);
-        }
-    }
-
-    /// The descriptor of a server's object, lent once per generation and kind of access. That there is none is remembered
-    /// as long as the lease `under` is held; 0 remembers nothing.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    pub(super) fn loan(
-        &self,
-        server: ServerIndex,
-        generation: Generation,
-        under: u64,
-        write: bool,
-    ) -> Result<Loan, Fault> {
-        {
-            let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-            let object = &objects[server.at()];
-            if object.generation == generation {
-                if let Some(descriptor) = object.descriptor.as_ref().filter(|_| object.writable || !write) {
-                    return Ok(Loan::Descriptor(Arc::clone(descriptor)));
-                }
-                let wanted = if write { Refused::Writing } else { Refused::Anything };
-                if object.refused.is_some_and(|refused| wanted <= refused) {
-                    return Ok(Loan::Refused);
-                }
-                if !write && object.absent_under == under && under != 0 {
-                    return Ok(Loan::Absent);
-                }
-            }
-        }
-        let connection = self.mount.connection(server)?;
-        let welcome = connection.welcome();
-        if !connection.shares_memory() || !welcome.lends || (write && !welcome.lends_writing) {
-            return Ok(Loan::Refused);
-        }
-        let mut answer =
-            self.mount.call(server, &Request::Lend { object: self.object(generation), write })?;
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &mut objects[server.at()];
-        match answer.reply {
-            Reply::Lent {} => {
-                let descriptor = answer.descriptors.pop().ok_or_else(|| odd(&Reply::Lent {}))?;
-                let descriptor = Arc::new(descriptor);
-                reach(Point::LendReceived);
-                *object = Object {
-                    generation,
-                    descriptor: Some(Arc::clone(&descriptor)),
-                    writable: write,
-                    ..Object::default()
-                };
-                Ok(Loan::Descriptor(descriptor))
-            }
-            Reply::NoObject {} => {
-                *object = Object { generation, absent_under: under, ..Object::default() };
-                Ok(Loan::Absent)
-            }
-            Reply::NotLent {} => {
-                let refused = if write { Refused::Writing } else { Refused::Anything };
-                if object.generation != generation {
-                    *object = Object { generation, ..Object::default() };
-                }
-                object.refused = object.refused.max(Some(refused));
-                Ok(Loan::Refused)
-            }
-            other => Err(odd(&other)),
-        }
-    }
-
-    /// Whether a server is known not to lend its object for reading.
-    pub(super) fn is_refused(&self, server: ServerIndex) -> bool {
-        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        objects[server.at()].refused == Some(Refused::Anything)
-    }
-
-    /// Lent descriptors are given up, as when the lease is.
-    pub(super) fn drop_loans(&self) {
-        for object in self.objects.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            *object = Object::default();
         }
     }
 }

@@ -13,9 +13,10 @@ use pario_net::message::{At, NameReply, NameRequest, Phase, Request};
 use pario_sys::piece::read_exact_or_end_at;
 
 use super::lease::Access;
+use super::loans::{Loan, Wish};
 use super::locks::{Guarded, Kind};
 use super::mount::{Started, odd};
-use super::open_file::{Loan, OpenFile};
+use super::open_file::OpenFile;
 
 /// Reads kept under way ahead of a reader in equal steps.
 const AHEAD: usize = 4;
@@ -136,9 +137,14 @@ impl Read<'_> {
         let mut by_message = Vec::new();
         // Only while nobody writes does an object that is not there stay away.
         let under = if self.access.phase == (Phase::Read {}) { self.access.number } else { 0 };
-        for piece in self.parts(range.clone()) {
+        let wish = Wish { generation: self.access.generation, under, write: false };
+        let pieces = self.parts(range.clone());
+        // Neighbouring pieces lie on different servers.
+        let servers = pieces.len().min(usize::from(self.file.layout.count()));
+        self.file.borrow_together(pieces[..servers].iter().map(|piece| piece.server), wish);
+        for piece in pieces {
             let part = self.part(&piece, target);
-            match self.file.loan(piece.server, self.access.generation, under, false) {
+            match self.file.loan(piece.server, wish) {
                 Ok(Loan::Descriptor(descriptor)) => self.read_direct(&piece, descriptor.as_fd(), part)?,
                 Ok(Loan::Absent) => part.fill(0),
                 Ok(Loan::Refused) => by_message.push(piece),

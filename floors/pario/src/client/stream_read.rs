@@ -16,9 +16,10 @@ use pario_sys::piece::read_exact_or_end_at;
 use pario_view::Direction;
 
 use super::lease::Access;
+use super::loans::{Loan, Wish};
 use super::locks::Guarded;
 use super::mount::Started;
-use super::open_file::{Loan, OpenFile};
+use super::open_file::OpenFile;
 use super::stream_write::Place;
 
 /// Pieces below this size are copied out of a mapping.
@@ -119,8 +120,11 @@ impl StreamRead<'_> {
         let (mut near, mut far) = (Vec::new(), Vec::new());
         // Only while nobody writes does an object that is not there stay away.
         let under = if self.access.phase == (Phase::Read {}) { self.access.number } else { 0 };
-        for concern in self.file.concerns(self.place) {
-            match self.file.loan(concern.server, self.access.generation, under, false)? {
+        let wish = Wish { generation: self.access.generation, under, write: false };
+        let concerns = self.file.concerns(self.place);
+        self.file.borrow_together(concerns.iter().map(|concern| concern.server), wish);
+        for concern in concerns {
+            match self.file.loan(concern.server, wish)? {
                 Loan::Refused => far.push(concern),
                 loan @ (Loan::Descriptor(_) | Loan::Absent) => near.push((concern, loan)),
             }

@@ -21,8 +21,8 @@ use pario_net::message::{LockMode, LockPatience, LockShape, LockSpace, Phase, Po
 use pario_sys::file_lock::{LockFile, LockKind};
 
 use super::super::lease::Access;
+use super::super::loans::{Loan, Wish};
 use super::super::mount::odd;
-use super::super::open_file::Loan;
 use super::access::{AccessLock, Kind};
 use super::{Holder, OpenFile, Wished};
 
@@ -79,7 +79,8 @@ impl OpenFile {
             return Ok(false);
         }
         for server in self.layout.servers() {
-            let loan = self.loan(server, access.generation, 0, kind == Kind::Write)?;
+            let wish = Wish { generation: access.generation, under: 0, write: kind == Kind::Write };
+            let loan = self.loan(server, wish)?;
             if !matches!(loan, Loan::Descriptor(_)) {
                 return Ok(false);
             }
