@@ -22,8 +22,11 @@ use super::mount::Started;
 use super::open_file::OpenFile;
 use super::stream_write::Place;
 
-/// Pieces below this size are copied out of a mapping.
-const MAPPED_BYTES_MAX: u64 = 16 << 10;
+/// Pieces below this size are copied out of a mapping. Making its pages present costs as much as copying them; for larger pieces a system
+/// call each is cheaper.
+const MAPPED_BYTES_MAX: u64 = 4 << 10;
+/// Pieces of this size are reads of their own.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
 /// A mapping is used where at least one byte in so many is wanted.
 const MAPPED_SPAN_MAX: u64 = 64;
 /// Ranges longer than this are not asked for ahead.
@@ -58,7 +61,7 @@ impl OpenFile {
         if view.direction() == Direction::Increasing && place.is_one_piece() {
             return self.read(span.start, target, guarded);
         }
-        if view.direction() != Direction::Increasing || MAPPED_BYTES_MAX * 4 <= place.piece_bytes() {
+        if view.direction() != Direction::Increasing || PIECE_BYTES_MIN <= place.piece_bytes() {
             return self.read_pieces(place, target, guarded);
         }
         let _time = self.mount.timed(&self.mount.counters.read_ns);
@@ -172,7 +175,7 @@ impl StreamRead<'_> {
     /// Whether the pieces lie so close together that whole pages of them are worth mapping.
     fn maps(&self, concern: &Concern) -> bool {
         // A plain file may be cut by anybody, and memory behind its end kills who touches it.
-        if self.file.mount.serves_plain_files() {
+        if self.file.mount.serves_plain_files() || MAPPED_BYTES_MAX < self.place.piece_bytes() {
             return false;
         }
         let Some(span) = self.place.span() else { return false };
