@@ -9,6 +9,7 @@
 mod readme {}
 
 pub mod aligned;
+pub mod backing;
 pub mod clock;
 #[cfg_attr(loom, path = "loom/doorbell.rs")]
 pub mod doorbell;

@@ -11,6 +11,7 @@
 //! Never: measures inside the process that prints; leaves a server, a file or a directory behind, also when interrupted.
 //! Always: the sides of a pair run one right after the other, on the same file system, with the same calls.
 
+mod backed;
 mod error;
 mod figures;
 mod footprint;

@@ -196,7 +196,7 @@ fn check_refused(dir: &Path, arguments: &[&str], naming: &str) {
 #[test]
 fn what_cannot_be_is_refused_before_anything_starts() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["btio", "--procs", "3"], "square number of processes, such as 1 or 4"),
         (&["btio", "--run-bytes", "100"], "multiple of a cell's 40 bytes"),
         (&["btio", "--class", "D"], "'D'"),
@@ -207,6 +207,7 @@ fn what_cannot_be_is_refused_before_anything_starts() {
         (&["strided", "--servers", "0"], "--servers 0"),
         (&["scale", "--store-limit", "fast"], "fast"),
         (&["tile", "--store-limit", "1MB/s"], "each of 4 servers must get 1MiB a second"),
+        (&["btio", "--link", "1Gbit"], "--link: on one host there is none; add --hosts 2"),
     ];
     for (arguments, naming) in cases {
         check_refused(dir.path(), arguments, naming);
@@ -249,6 +250,23 @@ fn sides_that_were_not_asked_for_are_not_played() {
     check_figures(&said, &["three_total_vs_two_phase"]);
     assert!(said["figures"]["three_total_vs_pwrite"].is_null(), "{said}");
     assert_eq!(said["settings"]["scenes"][0]["sides"].as_array().map(Vec::len), Some(2));
+    assert_eq!(said["settings"]["backed_memory"], true, "{said}");
+}
+
+/// What leaves nothing to compare says so, and the table says how memory was.
+#[test]
+fn a_side_without_its_yardstick_says_that_nothing_is_compared() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let shape = ["subarray", "--dimensions", "3", "--edge", "8", "--pairs", "1", "--no-warm-memory"];
+    let mut command = bench(dir.path(), &[&shape[..], &["--sides", "server-directed"]].concat());
+    let output = command.output().expect("the command runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        said.contains("nothing to compare: no figure has both of its sides among --sides server-directed"),
+        "{said}"
+    );
+    assert!(said.contains("memory: as the host left it"), "{said}");
 }
 
 /// All processes on one host, all servers on another: where hosts can be had.

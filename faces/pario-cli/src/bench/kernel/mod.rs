@@ -42,6 +42,8 @@ pub(crate) struct KernelReport {
     speeds: Figures,
     tables: String,
     bars: Vec<picture::Bars>,
+    /// What they must be read with.
+    foot: String,
 }
 
 impl KernelReport {
@@ -53,7 +55,7 @@ impl KernelReport {
 
     /// Tables for people.
     pub(crate) fn table(&self) -> String {
-        format!("{}\n{}", self.tables, self.report.table())
+        format!("{}\n{}\n{}\n", self.tables, self.report.table(), self.foot)
     }
 
     /// One JSON object.

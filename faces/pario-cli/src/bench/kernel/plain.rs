@@ -24,7 +24,7 @@ const REST_MIN: Duration = Duration::from_millis(1);
 /// Whoever comes back so soon after its rest was over goes on as if it had come in time: limited stores bear as much.
 const LATE: Duration = Duration::from_millis(10);
 /// Most bytes of the image that memory is copied into, unless one step is larger.
-const IMAGE_BYTES_MAX: u64 = 64 << 20;
+pub(super) const IMAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// So many bytes a second, if there is a limit.
 #[derive(Debug)]

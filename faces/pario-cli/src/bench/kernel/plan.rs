@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) compute_ms: Option<f64>,
     /// Only these sides of every comparison, if any are named.
     pub(crate) sides: Vec<Side>,
+    /// Whether free memory is touched before each pass, so that the host has backed it.
+    pub(crate) backed: bool,
     /// Only one comparison instead of all.
     pub(crate) only: Option<Only>,
     pub(crate) kernel: Kernel,

@@ -87,7 +87,7 @@ impl<'a> Play<'a> {
     pub(super) fn new(plan: &'a Plan) -> Result<Play<'a>, BenchError> {
         let ground = Ground::new(plan.dir.as_deref())?;
         let machine = Machine::here(ground.dir());
-        let stage = Stage { ground, progress: Progress::new(), rounds: plan.rounds };
+        let stage = Stage { ground, progress: Progress::new(), rounds: plan.rounds, backed: plan.backed };
         let (figures, speeds) = (Figures::default(), Figures::default());
         let (tables, bars, scenes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Play { plan, stage, machine, figures, speeds, tables, bars, scenes })
@@ -144,6 +144,7 @@ impl<'a> Play<'a> {
             limit_bytes_s: setting.limit,
             node: setting.node,
             holder: setting.apart.map(|apart| apart.ranks),
+            outbox_bytes: settings.cache.outbox.0,
         };
         let takes = self.stage.play(&scene)?;
         self.scenes.push(json!({
@@ -210,14 +211,34 @@ impl<'a> Play<'a> {
             "pairs": plan.rounds,
             "procs": plan.procs,
             "servers": plan.servers,
+            "backed_memory": plan.backed,
             "dir": stage.ground.dir().parent(),
             "scenes": scenes,
             "comparisons": comparisons,
         });
+        let foot = foot(plan, &figures);
         stage.ground.end()?;
         let report = Report { title, figures, machine, settings };
-        Ok(KernelReport { report, speeds, tables: tables.join("\n"), bars })
+        Ok(KernelReport { report, speeds, tables: tables.join("\n"), bars, foot })
     }
+}
+
+/// What figures must be read with, and why there are none, in a line each.
+fn foot(plan: &Plan, figures: &Figures) -> String {
+    let memory = if plan.backed {
+        "memory: before each pass, of every side, as much free memory was touched as it may use"
+    } else {
+        "memory: as the host left it; first touches of what it had not backed hit any side"
+    };
+    let mut lines = vec![memory.to_owned()];
+    if !plan.sides.is_empty() && !figures.rows().iter().any(|row| row.figure.unit == "ratio") {
+        let words: Vec<&str> = plan.sides.iter().map(|side| side.word()).collect();
+        lines.push(format!(
+            "nothing to compare: no figure has both of its sides among --sides {}",
+            words.join(",")
+        ));
+    }
+    lines.join("\n")
 }
 
 /// What is run, in a line.

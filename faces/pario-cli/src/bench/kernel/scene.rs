@@ -1,14 +1,16 @@
 //! One comparison: the sides of a kernel in turn, round by round, on one partition.
 //!
 //! Cold: the first pass of fresh processes. Warm: the last pass of the same ones. Every side is verified once, byte by byte, before
-//! anything is timed; the first round is not counted.
+//! anything is timed; the first round is not counted. Before each pass, whatever its side, as much free memory is touched as it may use.
 
 use std::collections::BTreeMap;
 
+use super::super::backed;
 use super::super::error::BenchError;
 use super::super::ground::Ground;
 use super::super::progress::Progress;
 use super::crew::{Crew, Pass, Task};
+use super::plain::IMAGE_BYTES_MAX;
 use super::shapes::Spec;
 use super::side::Side;
 
@@ -36,6 +38,8 @@ pub(super) struct Scene<'a> {
     pub(super) node: Option<&'a str>,
     /// Who holds the namespaces of their host, if it is another.
     pub(super) holder: Option<u32>,
+    /// Of each process.
+    pub(super) outbox_bytes: u64,
 }
 
 /// Which ways data goes.
@@ -81,6 +85,8 @@ pub(super) struct Stage {
     pub(super) progress: Progress,
     /// Rounds that count.
     pub(super) rounds: usize,
+    /// Whether free memory is touched before each pass.
+    pub(super) backed: bool,
 }
 
 impl Scene<'_> {
@@ -91,6 +97,13 @@ impl Scene<'_> {
 
     pub(super) fn data_bytes(&self) -> u64 {
         self.spec.data_bytes(self.ranks)
+    }
+
+    /// What any side of it may use of fresh memory: the file with its holes, the data once more on its way, and what each process has.
+    fn memory_bytes(&self) -> u64 {
+        let file_bytes = self.spec.span_bytes(self.ranks).saturating_mul(self.spec.steps());
+        let each = (self.outbox_bytes + IMAGE_BYTES_MAX).min(file_bytes.saturating_mul(2));
+        file_bytes.saturating_add(self.data_bytes()).saturating_add(self.ranks * each)
     }
 }
 
@@ -138,10 +151,10 @@ impl Stage {
     fn take(&self, scene: &Scene<'_>, side: Side, sweeps: u64) -> Result<Take, BenchError> {
         let mut take = Take::default();
         let mut crew = Crew::start(&self.ground, &scene.task())?;
-        take.write[0] = crew.write(side, sweeps)?;
+        take.write[0] = self.write(scene, &mut crew, side, sweeps)?;
         for _ in 1..scene.passes {
             self.clear(scene, &mut crew, side)?;
-            take.write[1] = crew.write(side, sweeps)?;
+            take.write[1] = self.write(scene, &mut crew, side, sweeps)?;
         }
         if scene.directions == Directions::Both {
             // What is private is gone with its process.
@@ -149,10 +162,24 @@ impl Stage {
                 drop(crew);
                 crew = Crew::start(&self.ground, &scene.task())?;
             }
+            self.back(scene);
             take.read = [crew.read(side)?, crew.read(side)?];
         }
         self.clear(scene, &mut crew, side)?;
         Ok(take)
+    }
+
+    /// A pass that counts.
+    fn write(&self, scene: &Scene<'_>, crew: &mut Crew, side: Side, sweeps: u64) -> Result<Pass, BenchError> {
+        self.back(scene);
+        crew.write(side, sweeps)
+    }
+
+    /// Sees to it that the host has backed the memory of the next pass.
+    fn back(&self, scene: &Scene<'_>) {
+        if self.backed {
+            backed::touch(scene.memory_bytes());
+        }
     }
 
     /// Removes the file and waits until that costs nothing any more.
@@ -164,18 +191,18 @@ impl Stage {
     /// Times of writing alone, computing alone and both, with computing as long as writing; round by round.
     pub(super) fn hide(&self, scene: &Scene<'_>, side: Side) -> Result<Vec<Hidden>, BenchError> {
         let mut crew = Crew::start(&self.ground, &scene.task())?;
-        crew.write(side, 0)?;
+        self.write(scene, &mut crew, side, 0)?;
         self.clear(scene, &mut crew, side)?;
-        let alone = crew.write(side, 0)?;
+        let alone = self.write(scene, &mut crew, side, 0)?;
         self.clear(scene, &mut crew, side)?;
         let mut sweeps = self.sweeps_of(&mut crew, alone.total_s, scene.spec.steps())?;
         let mut rounds = Vec::new();
         for round in 0..self.rounds {
             self.progress.step(&format!("{}, hidden behind computing", scene.title), round, self.rounds);
-            let io = crew.write(side, 0)?;
+            let io = self.write(scene, &mut crew, side, 0)?;
             self.clear(scene, &mut crew, side)?;
             let compute_s = compute_for(&mut crew, &mut sweeps, io.total_s)?;
-            let both = crew.write(side, sweeps)?;
+            let both = self.write(scene, &mut crew, side, sweeps)?;
             self.clear(scene, &mut crew, side)?;
             rounds.push(Hidden {
                 io_s: io.total_s,

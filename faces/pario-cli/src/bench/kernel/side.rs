@@ -31,7 +31,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// All there are.
+    /// All there are, yardsticks first.
     const ALL: [Side; 10] = [
         Side::Memory,
         Side::Pwrite,
@@ -45,17 +45,10 @@ impl Side {
         Side::Cache,
     ];
 
-    /// All that collective kernels compare, yardsticks first.
+    /// Those that collective kernels compare.
     pub(super) fn collective() -> Vec<Side> {
-        vec![
-            Side::Memory,
-            Side::Pwrite,
-            Side::Whole,
-            Side::TwoPhasePlain,
-            Side::TwoPhase,
-            Side::ClientDirected,
-            Side::ServerDirected,
-        ]
+        let is_special = |side: &Side| matches!(side, Side::Independent | Side::Atomic | Side::Cache);
+        Side::ALL.into_iter().filter(|side| !is_special(side)).collect()
     }
 
     /// Its name in tables.

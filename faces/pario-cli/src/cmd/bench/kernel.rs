@@ -14,6 +14,9 @@ use crate::error::{CliError, Outcome};
 /// Seed of random gaps unless another is given.
 const SEED: u64 = 20_090_701;
 
+/// Links of hosts unless others are asked for.
+const LINK_DEFAULT: Link = Link(1_000_000_000);
+
 /// What every kernel understands.
 #[derive(ClapArgs, Debug)]
 pub(super) struct KernelCommon {
@@ -37,6 +40,9 @@ pub(super) struct KernelCommon {
     /// Only these sides of every comparison, as in two-phase,server-directed [default: all]
     #[arg(long, value_name = "SIDES", value_delimiter = ',')]
     sides: Vec<Side>,
+    /// Take memory as the host leaves it: without touching free memory before each pass, for all sides alike
+    #[arg(long)]
+    no_warm_memory: bool,
     /// Also draw the methods' speeds into this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -67,9 +73,9 @@ pub(super) struct BtioArgs {
     /// With 2: only processes on one host and servers on another, as network namespaces (needs root)
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     hosts: u8,
-    /// Speed of the hosts' links, in both directions, as in 1Gbit or 100Mbit
-    #[arg(long, value_name = "RATE", default_value = "1Gbit")]
-    link: Link,
+    /// Speed of the links of --hosts 2, in both directions, as in 100Mbit [default: 1Gbit]
+    #[arg(long, value_name = "RATE")]
+    link: Option<Link>,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -225,6 +231,7 @@ impl KernelCommon {
             store_limit: self.store_limit.map(|rate| rate.0),
             compute_ms: self.compute.map(|millis| millis.0),
             sides: self.sides.clone(),
+            backed: !self.no_warm_memory,
             only,
             kernel,
         };
@@ -240,11 +247,15 @@ impl BtioArgs {
     }
 
     fn only(&self) -> Outcome<Option<Only>> {
+        let link_bits_s = self.link.unwrap_or(LINK_DEFAULT).0;
+        if self.link.is_some() && self.hosts < 2 {
+            return Err(CliError::usage("--link: on one host there is none; add --hosts 2"));
+        }
         let choices = [
             (self.cache, Only::Cache),
             (self.atomic, Only::Atomic),
             (self.within_outboxes, Only::Within),
-            (1 < self.hosts, Only::Hosts { link_bits_s: self.link.0 }),
+            (1 < self.hosts, Only::Hosts { link_bits_s }),
         ];
         let mut asked = choices.iter().filter(|(is_asked, _)| *is_asked).map(|(_, only)| *only);
         let first = asked.next();
