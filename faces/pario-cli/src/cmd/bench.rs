@@ -191,16 +191,22 @@ struct MpiArgs {
     /// Kernels, separated by commas [default: all]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     kernels: Option<Vec<String>>,
-    /// Numbers of ranks, separated by commas
-    #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "2,4")]
-    ranks: Vec<u16>,
+    /// Numbers of ranks, separated by commas [default: 2,4; 2 with --quick]
+    #[arg(long, value_name = "NS", value_delimiter = ',')]
+    ranks: Option<Vec<u16>>,
     /// Bytes of each file [default: 400MB; 64MB with --quick]
     #[arg(long, value_name = "SIZE")]
     size: Option<Size>,
+    /// How often all sides of a kernel are run in turn [default: 3; 1 with --quick]
+    #[arg(long, value_name = "N")]
+    passes: Option<u32>,
+    /// Do not touch free memory before each run: on a virtual machine whose host takes it back, whoever comes first pays for it
+    #[arg(long)]
+    no_warm_memory: bool,
     /// Draw plots as SVG files into this directory, with a page of all figures (figures.md)
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// A first impression: two ranks, smaller and fewer runs, no limited store
+    /// A first impression: smaller and fewer runs, no limited store
     #[arg(long)]
     quick: bool,
 }
@@ -313,7 +319,7 @@ fn mpi_plan(args: &MpiArgs) -> Outcome<MpiPlan> {
     if let Some(stranger) = kernels.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(CliError::usage(format!("--kernels {stranger}: there are {}", known.join(", "))));
     }
-    let ranks = if args.quick { vec![2] } else { args.ranks.clone() };
+    let ranks = args.ranks.clone().unwrap_or(if args.quick { vec![2] } else { vec![2, 4] });
     if ranks.is_empty() || ranks.contains(&0) {
         return Err(CliError::usage("--ranks: each at least 1"));
     }
@@ -322,9 +328,13 @@ fn mpi_plan(args: &MpiArgs) -> Outcome<MpiPlan> {
     if !(8_000_000..=8_000_000_000).contains(&size.0) {
         return Err(CliError::usage(format!("--size {size}: from 8MB to 8GB")));
     }
-    let (megabytes, rounds) = (size.0 >> 20, if args.quick { 2 } else { 5 });
-    let (dir, plots) = (args.dir.clone(), args.plots.clone());
-    Ok(MpiPlan { dir, kernels, ranks, megabytes, rounds, limited: !args.quick, plots })
+    let passes = args.passes.unwrap_or(if args.quick { 1 } else { 3 });
+    if passes == 0 {
+        return Err(CliError::usage("--passes 0: a figure needs at least one run of each side"));
+    }
+    let (megabytes, rounds) = (size.0 >> 20, if args.quick { 2 } else { 3 });
+    let (dir, plots, backed) = (args.dir.clone(), args.plots.clone(), !args.no_warm_memory);
+    Ok(MpiPlan { dir, kernels, ranks, megabytes, passes, rounds, backed, limited: !args.quick, plots })
 }
 
 fn show_mpi(context: &Context, plan: &MpiPlan) -> Outcome {

@@ -27,7 +27,7 @@ pub(super) enum How {
 }
 
 /// What is run.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Work {
     pub(super) kernel: String,
     pub(super) side: Side,
@@ -86,6 +86,13 @@ impl Times {
         Some(Times { bytes, seconds })
     }
 
+    /// Rounds of another run of the same.
+    pub(super) fn append(&mut self, other: Times) {
+        for (kind, seconds) in other.seconds {
+            self.seconds.entry(kind).or_default().extend(seconds);
+        }
+    }
+
     /// All rounds; none if it was not measured.
     pub(super) fn of(&self, kind: &str) -> &[f64] {
         self.seconds.get(kind).map_or(&[], Vec::as_slice)
@@ -105,6 +112,13 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rounds_of_several_runs_are_put_together() {
+        let mut times = Times::parse("{\"bytes\": 1, \"write_s\": [2]}").unwrap();
+        times.append(Times::parse("{\"bytes\": 1, \"write_s\": [1, 3], \"read_s\": [5]}").unwrap());
+        assert_eq!((times.of("write_s"), times.of("read_s")), (&[2.0, 1.0, 3.0][..], &[5.0][..]));
+    }
 
     #[test]
     fn the_programs_line_is_understood() {

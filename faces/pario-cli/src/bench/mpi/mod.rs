@@ -11,7 +11,7 @@ mod show;
 
 use std::path::PathBuf;
 
-use self::case::{How, Side, Work};
+use self::case::{Case, How, Side, Work};
 use self::figures::figures;
 use self::run::{Bench, Run};
 pub(crate) use self::show::MpiReport;
@@ -40,8 +40,12 @@ pub(crate) struct MpiPlan {
     pub(crate) ranks: Vec<u16>,
     /// Megabytes of each file.
     pub(crate) megabytes: u64,
+    /// How often all sides of a kernel are run, in turn.
+    pub(crate) passes: u32,
     /// Rounds of each run.
     pub(crate) rounds: u32,
+    /// Whether free memory is touched before each run.
+    pub(crate) backed: bool,
     /// Whether runs on a limited store are made too.
     pub(crate) limited: bool,
     /// Where plots and the page of figures go.
@@ -66,13 +70,19 @@ pub(crate) fn run(plan: &MpiPlan) -> Result<MpiReport, BenchError> {
     let ground = Ground::new(plan.dir.as_deref())?;
     let bench = Bench::new(&ground)?;
     let progress = Progress::new();
-    let mut cases = Vec::new();
+    let mut cases: Vec<Case> = Vec::new();
     let works: Vec<Work> = plan.ranks.iter().flat_map(|ranks| works(plan, *ranks)).collect();
-    let of = works.len() * bench.installations.len();
-    for work in &works {
-        for mpi in &bench.installations {
-            progress.step(&format!("{}, {} ranks", work.kernel, work.ranks), cases.len(), of);
-            cases.push(bench.measure(plan, &Run { mpi, work })?);
+    let turns = turns(plan, &works);
+    let of = turns.len() * bench.installations.len();
+    for (done, work) in turns.into_iter().enumerate() {
+        for (at, mpi) in bench.installations.iter().enumerate() {
+            let text = format!("{}, {} ranks", work.kernel, work.ranks);
+            progress.step(&text, done * bench.installations.len() + at, of);
+            let case = bench.measure(plan, &Run { mpi, work })?;
+            match cases.iter_mut().find(|known| known.mpi == case.mpi && known.work == case.work) {
+                Some(known) => known.times.append(case.times),
+                None => cases.push(case),
+            }
         }
     }
     drop(progress);
@@ -108,6 +118,18 @@ fn works(plan: &MpiPlan, ranks: u16) -> Vec<Work> {
         works.push(work(case::OVERLAP, Side::Pario, How::Nonblocking, true));
     }
     works
+}
+
+/// The order of runs: all sides of a kernel one after the other, and that as often as there are passes. A store that is limited, not the
+/// machine, decides how long its runs take: one pass.
+fn turns<'a>(plan: &MpiPlan, works: &'a [Work]) -> Vec<&'a Work> {
+    let mut turns = Vec::new();
+    for kernel in works.chunk_by(|one, next| (&one.kernel, one.ranks) == (&next.kernel, next.ranks)) {
+        for pass in 0..plan.passes {
+            turns.extend(kernel.iter().filter(|work| pass == 0 || !work.limited));
+        }
+    }
+    turns
 }
 
 fn sides(kernel: &str) -> Vec<(Side, How)> {
@@ -151,17 +173,35 @@ mod tests {
         assert_eq!(compute_ms(case::OVERLAP, 400), 131);
     }
 
-    #[test]
-    fn every_limited_run_has_a_native_one_beside_it() {
-        let plan = MpiPlan {
+    fn plan(kernels: &[&str], passes: u32) -> MpiPlan {
+        MpiPlan {
             dir: None,
-            kernels: NAMES.map(str::to_owned).to_vec(),
+            kernels: kernels.iter().map(|name| (*name).to_owned()).collect(),
             ranks: vec![2],
             megabytes: 400,
+            passes,
             rounds: 1,
+            backed: false,
             limited: true,
             plots: None,
-        };
+        }
+    }
+
+    #[test]
+    fn sides_of_a_kernel_are_run_in_turn() {
+        let plan = plan(&["irregular", "contiguous"], 2);
+        let works = works(&plan, 2);
+        let turns = turns(&plan, &works);
+        let kernels: Vec<&str> = turns.iter().map(|work| work.kernel.as_str()).collect();
+        assert_eq!(kernels[..10], ["irregular"; 10]);
+        assert_eq!((turns[0], turns[2]), (turns[5], turns[7]), "the second pass is as the first");
+        assert_eq!(kernels.iter().filter(|kernel| **kernel == case::OVERLAP).count(), 1);
+        assert_eq!(kernels.iter().filter(|kernel| **kernel == case::OPEN_CLOSE).count(), 4);
+    }
+
+    #[test]
+    fn every_limited_run_has_a_native_one_beside_it() {
+        let plan = plan(&NAMES, 1);
         let works = works(&plan, 2);
         for kernel in NAMES.iter().filter(|kernel| is_dumped(kernel)) {
             let limited = |side| works.iter().any(|w| w.kernel == **kernel && w.limited && w.side == side);

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use super::case::{Case, Side, Times, Work};
 use super::{LIMIT, LIMITED_OUTBOX, LIMITED_ROUNDS, MpiPlan, SERVERS, compute_ms};
-use crate::bench::BenchError;
 use crate::bench::ground::Ground;
+use crate::bench::{BenchError, backed};
 use crate::mpi::{Abi, in_path, launcher};
 
 /// The program; the first is compiled, it includes the others.
@@ -19,6 +19,8 @@ const SOURCES: [(&str, &str); 4] = [
 ];
 /// What slows an MPI library's own I/O down.
 const PACE: &str = include_str!("../../mpi/pace.c");
+/// Memory that a run needs, in sizes of its file: what ranks write and read, the page cache, outboxes.
+const SIZES_TOUCHED: u64 = 5;
 /// A run may take so long; MPI ranks that hang are ended.
 const SECONDS_MAX: &str = "600";
 /// For more ranks than cores, on one host, also as root.
@@ -105,9 +107,18 @@ impl<'a> Bench<'a> {
         let mut lines: Vec<String> =
             self.installations.iter().map(|mpi| format!("{}: {}", mpi.io, version(&mpi.launcher))).collect();
         lines.push(format!(
-            "files of {} MiB, each time the best of {} rounds; pario: {SERVERS} servers",
-            plan.megabytes, plan.rounds
+            "files of {} MiB, each time the best of {} rounds, {} of each of {} runs in turn with the other sides; pario: {SERVERS} servers",
+            plan.megabytes,
+            plan.rounds * plan.passes,
+            plan.rounds,
+            plan.passes
         ));
+        if plan.backed {
+            lines.push(
+                "free memory is touched before each run, so that no side waits for a host to back it"
+                    .to_owned(),
+            );
+        }
         let crowded: Vec<String> = CROWDED.iter().map(|(name, value)| format!("{name}={value}")).collect();
         lines.push(format!(
             "more ranks than cores: Open MPI yields when idle, MPICH has {}",
@@ -126,6 +137,9 @@ impl<'a> Bench<'a> {
     pub(super) fn measure(&self, plan: &MpiPlan, run: &Run<'_>) -> Result<Case, BenchError> {
         let plain = self.ground.dir().join("file");
         let mut command = self.command(plan, run, &plain)?;
+        if plan.backed {
+            backed::touch((plan.megabytes << 20).saturating_mul(SIZES_TOUCHED));
+        }
         let ran = command.output().map_err(BenchError::when("running a kernel"))?;
         let _ = std::fs::remove_file(&plain);
         let text = String::from_utf8_lossy(&ran.stdout);

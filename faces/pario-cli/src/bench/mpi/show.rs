@@ -37,7 +37,7 @@ impl MpiReport {
         (machine, settings): (Machine, Vec<String>),
     ) -> MpiReport {
         let all = json!({
-            "bytes": plan.megabytes << 20, "rounds": plan.rounds, "ranks": plan.ranks, "kernels": plan.kernels,
+            "bytes": plan.megabytes << 20, "passes": plan.passes, "rounds": plan.rounds, "ranks": plan.ranks, "kernels": plan.kernels,
             "servers": SERVERS, "limit_bytes_s": LIMIT, "how": settings,
         });
         let title = "MPI programs: the MPI library's own I/O and Pario".to_owned();
@@ -170,7 +170,9 @@ mod tests {
             kernels: vec!["btio".into()],
             ranks: vec![2],
             megabytes: 64,
+            passes: 1,
             rounds: 1,
+            backed: false,
             limited: false,
             plots: None,
         };
