@@ -36,6 +36,59 @@ fn a_lock_that_is_kept_costs_no_message() {
     assert_eq!(partition.counts().since(&before).messages, 0);
 }
 
+/// Two members whose large pieces, over several servers each, lie between each other's; `shift` moves the second one's.
+fn pieces_in_turn(shift: i64) -> Vec<pario::Counts> {
+    const PIECE: i64 = 1 << 20;
+    const CALLS: u64 = 8;
+    let options = EmbedOptions { servers: 2, stripe_bytes: 64 << 10, ..EmbedOptions::default() };
+    let partition = Partition::embed(&options).unwrap();
+    let clients = [partition.another_client(), partition.another_client()];
+    let groups = pario::group::threads(2);
+    let work = |group: Arc<dyn pario::Group>, client: &Partition| {
+        let rank = i64::try_from(group.rank()).unwrap();
+        let options = client.options().read(true).write(true).create(true);
+        let file = options.open_all(&group, "in-turn", &Hints::default()).unwrap();
+        let byte = Datatype::elementary(1).unwrap();
+        let piece = Datatype::contiguous(PIECE, &byte).unwrap().resized(0, 2 * PIECE).unwrap();
+        file.set_view(rank * (PIECE + shift), &byte, &piece).unwrap();
+        let before = client.counts();
+        for call in 0..CALLS {
+            let data = common::pattern(PIECE as usize, rank as u64 * 100 + call);
+            file.write_at_all(call * PIECE as u64, &data).unwrap();
+            group.barrier().unwrap();
+        }
+        let counts = client.counts().since(&before);
+        for call in 0..CALLS {
+            let mut found = vec![0; PIECE as usize];
+            assert_eq!(file.read_at(call * PIECE as u64, &mut found).unwrap(), found.len());
+            if shift == 0 {
+                assert!(found == common::pattern(PIECE as usize, rank as u64 * 100 + call), "call {call}");
+            }
+        }
+        file.close().unwrap();
+        group.leave();
+        counts
+    };
+    std::thread::scope(|scope| {
+        let started: Vec<_> = groups
+            .into_iter()
+            .zip(&clients)
+            .map(|(group, client)| scope.spawn(move || work(group, client)))
+            .collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn members_whose_views_share_no_byte_ask_for_a_lock_once() {
+    for counts in pieces_in_turn(0) {
+        assert!(counts.lock_messages <= 1, "one lock for eight calls: {counts:?}");
+    }
+    // Whose do share some give theirs back, and go on.
+    let said: u64 = pieces_in_turn(-4096).iter().map(|counts| counts.lock_messages).sum();
+    assert!(2 < said, "{said}");
+}
+
 #[test]
 fn a_change_of_holder_is_one_round_trip_each_way() {
     let one = partition(2);

@@ -63,7 +63,7 @@ impl File {
         let view =
             View::new(0, &byte, &filetype, pario_view::Access::Write).map_err(|error| invalid(&error))?;
         let view = self.inner.file.mount.number_view(view)?;
-        let place = Place { view, stream: 0..bytes.len() as u64 };
+        let place = Place::new(view, 0..bytes.len() as u64);
         self.inner.file.write_stream_under(access, &place, &Source::Bytes(&bytes), &self.inner.heard)
     }
 

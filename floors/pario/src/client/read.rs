@@ -63,7 +63,7 @@ impl OpenFile {
         }
         let _time = self.mount.timed(&self.mount.counters.read_ns);
         let range = offset..offset.saturating_add(target.len() as u64);
-        let (_lock, access) = self.access_range(&range, Kind::Read, guarded)?;
+        let (_lock, access) = self.access_range((&range, None), Kind::Read, guarded)?;
         self.read_under(&access, offset, target)
     }
 

@@ -72,7 +72,7 @@ impl OpenFile {
             return Ok(0);
         }
         let stream = place.stream.start..place.stream.start + count;
-        let place = Place { view: Arc::clone(&place.view), stream };
+        let place = Place::new(Arc::clone(&place.view), stream);
         if self.homeless.is_none() && self.is_pending(&span) {
             self.drain()?;
         }
@@ -291,7 +291,7 @@ impl StreamRead<'_> {
         let first = self.file.last_stream_end.swap(self.place.stream.end, Ordering::AcqRel);
         let sequential = first == self.place.stream.start && self.access.phase != (Phase::Mixed {});
         let stream = self.place.stream.end..self.place.stream.end.saturating_add(length);
-        let place = Place { view: Arc::clone(&self.place.view), stream };
+        let place = Place::new(Arc::clone(&self.place.view), stream);
         let Some(span) = place.span().filter(|_| sequential && length <= AHEAD_BYTES_MAX) else {
             return Ok(());
         };

@@ -25,14 +25,23 @@ const LARGE_BYTES: u64 = 512 << 10;
 /// So many pieces are looked at together; a view may have small ones behind its large ones.
 const PIECES_AT_ONCE_MAX: usize = 4096;
 
+/// A lock that a call needs is asked for as many calls of its size.
+const CALLS_AHEAD: u64 = 64;
+
 /// Where in which view.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) view: Arc<NumberedView>,
     pub(crate) stream: Range<u64>,
+    /// Bytes in a row are the file's own, whatever the view: here is where they are in the view that the program has set.
+    pub(crate) seen: Option<(Arc<NumberedView>, Range<u64>)>,
 }
 
 impl Place {
+    pub(crate) fn new(view: Arc<NumberedView>, stream: Range<u64>) -> Place {
+        Place { view, stream, seen: None }
+    }
+
     /// From its first to its last byte in the file; `None` if it has no byte.
     pub(crate) fn span(&self) -> Option<Range<u64>> {
         if self.stream.is_empty() {
@@ -42,6 +51,32 @@ impl Place {
         let first = view.file_offset(self.stream.start)?;
         let last = view.file_offset(self.stream.end.checked_sub(1)?)?;
         Some(first..last.checked_add(1)?)
+    }
+
+    /// The same in the view that the program has set, if that is another one.
+    pub(super) fn as_seen(&self) -> Option<Place> {
+        let (view, stream) = self.seen.clone()?;
+        Some(Place::new(view, stream))
+    }
+
+    /// The same with what a program that goes on as it began will touch next; `None` where a view has no gaps: what comes next there may be
+    /// anybody's.
+    pub(super) fn with_next(&self) -> Option<Place> {
+        let view = self.view.view();
+        let bytes = self.stream.end - self.stream.start;
+        let mut ahead = bytes.checked_mul(CALLS_AHEAD)?;
+        while bytes < ahead {
+            let stream = self.stream.start..self.stream.start.checked_add(ahead)?;
+            let place = Place::new(Arc::clone(&self.view), stream);
+            match place.span().filter(|span| span.end <= FILE_BYTES_MAX) {
+                Some(span) => {
+                    let gaps = span.end - span.start != ahead && view.direction() == Direction::Increasing;
+                    return gaps.then_some(place);
+                }
+                None => ahead /= 2,
+            }
+        }
+        None
     }
 
     /// Whether it is one piece of the file.
@@ -85,7 +120,7 @@ impl OpenFile {
         }
         let _time = self.mount.timed(&self.mount.counters.write_ns);
         let (_lock, access) = match place.is_one_piece() {
-            true => self.access_range(&span, Kind::Write, guarded)?,
+            true => self.access_range((&span, Some(place)), Kind::Write, guarded)?,
             false => (None, self.access(Want::Write {})?),
         };
         self.write_stream_as(&access, place, source, (heard, guarded))
@@ -139,7 +174,10 @@ impl OpenFile {
             }
             match pieces.as_slice() {
                 [] => return Ok(()),
-                [(offset, data)] => self.write(*offset, data, (heard, guarded))?,
+                [(offset, data)] => {
+                    let whole = Some(place).filter(|place| place.is_one_piece());
+                    self.write_within((*offset, data), whole, (heard, guarded))?;
+                }
                 _ => {
                     let _time = self.mount.timed(&self.mount.counters.write_ns);
                     let access = self.access(Want::Write {})?;
@@ -218,7 +256,7 @@ impl StreamWrite<'_> {
             self.access.check()?;
             let bytes = record_max.min(total - done);
             let offset = self.place.stream.start + done as u64;
-            let part = Place { view: Arc::clone(&self.place.view), stream: offset..offset + bytes as u64 };
+            let part = Place::new(Arc::clone(&self.place.view), offset..offset + bytes as u64);
             let all = if bytes == total { near.to_vec() } else { file.concerns(&part) };
             let concerns: Vec<Concern> =
                 all.into_iter().filter(|some| near.iter().any(|one| one.server == some.server)).collect();
@@ -239,7 +277,7 @@ impl StreamWrite<'_> {
     /// Sends what is left, from byte `done` on, by message.
     fn send_rest(&self, near: &[Concern], done: usize) -> Result<(), Fault> {
         let stream = self.place.stream.start + done as u64..self.place.stream.end;
-        let rest = Place { view: Arc::clone(&self.place.view), stream };
+        let rest = Place::new(Arc::clone(&self.place.view), stream);
         let bytes = &self.source.in_a_row()[done..];
         let write = StreamWrite { place: &rest, source: &Source::Bytes(bytes), ..*self };
         let all = self.file.concerns(&rest);

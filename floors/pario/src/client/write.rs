@@ -23,6 +23,7 @@ use super::lease::Access;
 use super::locks::{Guarded, Kind};
 use super::mount::Started;
 use super::open_file::OpenFile;
+use super::stream_write::Place;
 
 /// Smallest run that is written directly: below, the system call costs more than the second copy.
 const DIRECT_BYTES_MIN: u64 = 128 << 10;
@@ -50,6 +51,16 @@ impl OpenFile {
         self: &Arc<Self>,
         offset: u64,
         data: &[u8],
+        how: (&AtomicU64, Guarded),
+    ) -> Result<(), Fault> {
+        self.write_within((offset, data), None, how)
+    }
+
+    /// The same; `place` is where it lies in a view, if it is all of that.
+    pub(super) fn write_within(
+        self: &Arc<Self>,
+        (offset, data): (u64, &[u8]),
+        place: Option<&Place>,
         (heard, guarded): (&AtomicU64, Guarded),
     ) -> Result<(), Fault> {
         self.mount.check_process()?;
@@ -64,7 +75,7 @@ impl OpenFile {
                 )
             })?;
         let _time = self.mount.timed(&self.mount.counters.write_ns);
-        let (_lock, access) = self.access_range(&(offset..end), Kind::Write, guarded)?;
+        let (_lock, access) = self.access_range((&(offset..end), place), Kind::Write, guarded)?;
         self.write_under(&access, offset..end, data, heard)
     }
 

@@ -128,7 +128,7 @@ impl ClientDirected {
                 ours
             }
         };
-        Ok(Place { view, stream: place.stream.clone() })
+        Ok(Place::new(view, place.stream.clone()))
     }
 
     /// Names the ranks whose servers are gone, if that is what happened.

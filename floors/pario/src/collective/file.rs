@@ -620,8 +620,9 @@ impl Inner {
             Some(extent) if extent.bytes == bytes && !numbered.view().is_whole() => Place {
                 view: Arc::clone(&self.whole),
                 stream: extent.file_offset..extent.file_offset + bytes,
+                seen: Some((numbered, stream)),
             },
-            Some(_) | None => Place { view: numbered, stream },
+            Some(_) | None => Place::new(numbered, stream),
         }
     }
 }

@@ -101,6 +101,19 @@ mod tests {
     }
 
     #[test]
+    fn large_pieces_in_turn_do_not_meet() {
+        let piece = |from: i64| {
+            let byte = Datatype::elementary(1).unwrap();
+            let piece = Datatype::contiguous(1 << 20, &byte).unwrap().resized(0, 2 << 20).unwrap();
+            Arc::new(View::new(from, &byte, &piece, Access::Write).unwrap())
+        };
+        let (one, two) = (Shape::stream(piece(0), 0..64 << 20), Shape::stream(piece(1 << 20), 0..64 << 20));
+        assert!(!one.meets(&two) && !two.meets(&one));
+        let later = Shape::stream(piece(1 << 20), 3 << 20..67 << 20);
+        assert!(!one.meets(&later) && two.meets(&later));
+    }
+
+    #[test]
     fn a_view_without_gaps_is_a_range() {
         let whole = Shape::stream(Arc::new(View::whole()), 7..9);
         assert!(matches!(whole, Shape::Bytes(bytes) if bytes == (7..9)));

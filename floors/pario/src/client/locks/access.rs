@@ -89,6 +89,29 @@ impl OpenFile {
         self.lock_access(kind, LockShape::Bytes { start: range.start, end: range.end }, None)
     }
 
+    /// Keeps others from a part of a view, by a token for more of it that was kept, or is kept for the calls that come next. Members of a
+    /// group whose views share no byte have theirs at the same time.
+    fn lock_ahead(self: &Arc<Self>, place: &Place, wide: &Place, kind: Kind) -> Result<AccessLock, Fault> {
+        let mut lock = self.call_lock();
+        let holder = Holder { space: LockSpace::Access {}, lane: lock.lane as u64, club: 0 };
+        let wished = |place: &Place| Wished {
+            holder,
+            mode: mode(kind),
+            shape: LockShape::Stream {
+                view: place.view.number(),
+                moved: place.view.moved(),
+                offset: place.stream.start,
+                bytes: place.stream.end - place.stream.start,
+            },
+            view: Some(Arc::clone(&place.view)),
+        };
+        lock.held = match self.lock_here(&wished(place)) {
+            Some(held) => Some(held),
+            None => Some(self.lock(&wished(wide), (self.mount.number(), LockPatience::Wait {}))?),
+        };
+        Ok(lock)
+    }
+
     fn lock_access(
         self: &Arc<Self>,
         kind: Kind,
@@ -97,11 +120,7 @@ impl OpenFile {
     ) -> Result<AccessLock, Fault> {
         let mut lock = self.call_lock();
         let holder = Holder { space: LockSpace::Access {}, lane: lock.lane as u64, club: 0 };
-        let mode = match kind {
-            Kind::Read => LockMode::Shared {},
-            Kind::Write => LockMode::Exclusive {},
-        };
-        let wished = Wished { holder, mode, shape, view };
+        let wished = Wished { holder, mode: mode(kind), shape, view };
         lock.held = Some(self.lock(&wished, (self.mount.number(), LockPatience::Wait {}))?);
         Ok(lock)
     }
@@ -112,10 +131,11 @@ impl OpenFile {
         AccessLock { file, lane, held: None, kernel: None, passing: false }
     }
 
-    /// Begins an access to a range, with a lock around it where the phase needs one. Whoever waits for a lock holds up no lease.
+    /// Begins an access to a range, with a lock around it where the phase needs one. Whoever waits for a lock holds up no lease. `place`
+    /// is where it lies in a view, if that is known.
     pub(in super::super) fn access_range<'a>(
         self: &'a Arc<Self>,
-        range: &Range<u64>,
+        (range, place): (&Range<u64>, Option<&Place>),
         kind: Kind,
         guarded: Guarded,
     ) -> Result<(Option<AccessLock>, Access<'a>), Fault> {
@@ -138,7 +158,11 @@ impl OpenFile {
                 return Ok((Some(lock), access));
             }
         }
-        let lock = self.lock_range(range, kind)?;
+        let seen = place.and_then(Place::as_seen).and_then(|seen| Some((seen.with_next()?, seen)));
+        let lock = match seen.filter(|_| !self.locks().recalled) {
+            Some((wide, seen)) => self.lock_ahead(&seen, &wide, kind)?,
+            None => self.lock_range(range, kind)?,
+        };
         Ok((Some(lock), self.access(want)?))
     }
 
@@ -182,5 +206,12 @@ impl OpenFile {
         if let Some(taken) = self.locks().lanes.get_mut(lane) {
             *taken = false;
         }
+    }
+}
+
+fn mode(kind: Kind) -> LockMode {
+    match kind {
+        Kind::Read => LockMode::Shared {},
+        Kind::Write => LockMode::Exclusive {},
     }
 }

@@ -40,6 +40,8 @@ struct State {
     epoch: u64,
     /// Calls under way that hold a lock around them, by lane.
     lanes: Vec<bool>,
+    /// Somebody else wanted what was kept: no more is asked for than is needed.
+    recalled: bool,
     kernel: Kernel,
 }
 
@@ -194,6 +196,7 @@ impl OpenFile {
         if state.epoch != epoch {
             return;
         }
+        state.recalled = true;
         let say = state.table.recalled(number, wanted);
         drop(state);
         if let Some(say) = say {
