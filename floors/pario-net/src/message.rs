@@ -490,6 +490,33 @@ pub enum Request {
         /// As in `VisitRead`.
         told: bool,
     },
+    /// Server to server: blocks that their owner passes on to another server, each with the number of the ownership. Answer: `Done`.
+    Pass {
+        /// Whose they were.
+        server: ServerIndex,
+        /// Whose they are to be.
+        to: ServerIndex,
+        /// Of which file.
+        inode: InodeId,
+        /// Block and number.
+        blocks: Vec<(u64, u64)>,
+    },
+    /// Server to server: whole blocks that the asked server owns are about to be overwritten by the asking one, which wants to own them.
+    /// Answer: `Claimed`, `NotMine`, or `Done` if the file was cut since.
+    VisitTake {
+        /// Of which.
+        object: ObjectId,
+        /// Where the first begins.
+        at: LocalOffset,
+        /// How many.
+        blocks: u32,
+        /// Who asks.
+        to: ServerIndex,
+        /// How often a sync of the file began there.
+        syncs: u64,
+        /// As in `VisitRead`.
+        told: bool,
+    },
     /// One page of the objects of a store, in order. Answer: `Objects`.
     ListObjects {
         /// Start behind this one.
@@ -561,6 +588,8 @@ encode_enum!(Request {
     44 => GiveBack { server, inode, blocks },
     45 => VisitRead { object, at, bytes, told },
     46 => VisitWrite { object, at, told },
+    47 => Pass { server, to, inode, blocks },
+    48 => VisitTake { object, at, blocks, to, syncs, told },
 });
 
 /// A server's answer to a [`Request`].

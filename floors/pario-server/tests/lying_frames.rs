@@ -68,6 +68,15 @@ fn valid_requests() -> Vec<Request> {
         Request::GiveBack { server: ServerIndex(1), inode, blocks: vec![(1, 1)] },
         Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true },
         Request::VisitWrite { object: object(2), at: LocalOffset(0), told: false },
+        Request::Pass { server: ServerIndex(1), to: ServerIndex(2), inode, blocks: vec![(1, 1)] },
+        Request::VisitTake {
+            object: object(2),
+            at: LocalOffset(0),
+            blocks: 1,
+            to: ServerIndex(1),
+            syncs: 0,
+            told: true,
+        },
     ]);
     requests
 }

@@ -1,9 +1,11 @@
 //! Blocks without a fixed place: the words by which servers tell each other whose a block is, and reach it there.
 //!
 //! Each block has a *home*, a server that knows who owns it, and at most one *owner*, the server that caches it and alone reads and
-//! writes it below. Who has none is asked for it (*claim*) by whoever touches it first; others *visit* it at its owner.
+//! writes it below. One that is nobody's is *claimed* by whoever touches it first; others *visit* it at its owner. Where blocks follow
+//! their writers, who overwrites whole ones *takes* them from their owner, who *passes* them on at their homes.
 //!
-//! Never: a visit that is passed on; a home that waits. Always: an ownership has a number, and only who knows it gives it back.
+//! Never: a visit that is passed on; a home that waits. Always: an ownership has a number, and only who knows it gives it back or passes
+//! it on.
 
 use std::ops::Range;
 
@@ -25,6 +27,9 @@ pub struct Claim {
     pub blocks: Vec<u64>,
 }
 
+/// Numbers from one that a home gives to the next: an ownership that is passed on has the number after, without the home's doing.
+pub const NUMBERS: u64 = 1 << 20;
+
 /// Whose a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
@@ -32,6 +37,16 @@ pub struct Grant {
     pub owner: ServerIndex,
     /// Which ownership: each is given once.
     pub number: u64,
+}
+
+impl Grant {
+    /// Whether what `server` says of an ownership with that number is about this one, or about one that it was passed on to since: then
+    /// this home has not heard of that yet.
+    #[must_use]
+    pub fn is_before(&self, server: ServerIndex, number: u64) -> bool {
+        let same = self.number / NUMBERS == number / NUMBERS;
+        same && (self.number < number || (self.number == number && self.owner == server))
+    }
 }
 
 /// Blocks that their owner gives up, with the numbers of the ownerships; what it wrote is below.
@@ -43,6 +58,43 @@ pub struct GiveBack {
     pub inode: InodeId,
     /// Block and number of the ownership.
     pub blocks: Vec<(u64, u64)>,
+}
+
+/// Blocks that their owner passes on to another server, with the numbers of the ownerships.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pass {
+    /// Who owned them.
+    pub server: ServerIndex,
+    /// Whose they are to be.
+    pub to: ServerIndex,
+    /// Of which file.
+    pub inode: InodeId,
+    /// Block and number of the ownership.
+    pub blocks: Vec<(u64, u64)>,
+}
+
+/// A server is about to overwrite whole blocks, and wants to own them for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Take {
+    /// Who.
+    pub to: ServerIndex,
+    /// Where the first begins.
+    pub visit: Visit,
+    /// How many, right behind one another.
+    pub blocks: u32,
+    /// How often a sync of the file began at the asking server.
+    pub syncs: u64,
+}
+
+/// What an owner says to that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// They are the asking server's; numbers of the ownerships. Their bytes are gone.
+    Yours(Vec<u64>),
+    /// They are not this server's to give.
+    NotMine,
+    /// The file was cut since: what was to be written comes too late, and nobody can ask for it.
+    Late,
 }
 
 /// An access to blocks at their owner.
@@ -70,6 +122,14 @@ pub trait Places {
     /// These ownerships are over; numbers that are not known any more are passed over. Never waits.
     fn give_back(&self, back: &GiveBack);
 
+    /// These ownerships are the other server's, each under the next number; what is known to have gone on since is passed over. Never
+    /// waits.
+    fn pass(&self, pass: &Pass);
+
+    /// Gives blocks to a server that overwrites them, if they are all this server's: says so to `answer`, once, and then tells their homes.
+    /// Waits for accesses under way here, and for nobody who may wait for this server.
+    fn take(&self, take: Take, answer: &mut dyn FnMut(Taken)) -> Result<(), StoreError>;
+
     /// Fills `target`, if this server owns all of its blocks; false if not. Never waits for a server that may wait for this one.
     fn visit_read(&self, visit: Visit, target: &mut [u8]) -> Result<bool, StoreError>;
 
@@ -81,6 +141,9 @@ pub trait Places {
     fn file_length(&self, inode: InodeId) -> Option<u64>;
 }
 
+/// Waits for the answer of another server.
+pub type Answer<'a, T> = Box<dyn FnOnce() -> Result<T, Fault> + 'a>;
+
 /// How a store reaches the others.
 pub trait Companions: Send + Sync + std::fmt::Debug {
     /// Asks a home: see [`Places::claim`].
@@ -89,8 +152,19 @@ pub trait Companions: Send + Sync + std::fmt::Debug {
     /// Tells a home: see [`Places::give_back`].
     fn give_back(&self, home: ServerIndex, back: &GiveBack) -> Result<(), Fault>;
 
-    /// Reads at an owner: see [`Places::visit_read`].
-    fn read(&self, owner: ServerIndex, visit: Visit, target: &mut [u8]) -> Result<bool, Fault>;
+    /// Tells a home: see [`Places::pass`].
+    fn pass(&self, home: ServerIndex, pass: &Pass) -> Result<(), Fault>;
+
+    /// Asks an owner for blocks: see [`Places::take`]. Several may be asked before the first answer is waited for.
+    fn take(&self, owner: ServerIndex, take: Take) -> Result<Answer<'_, Taken>, Fault>;
+
+    /// Asks an owner for bytes: see [`Places::visit_read`]. Several may be asked before the first answer is waited for.
+    fn read<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, bool>, Fault>;
 
     /// Writes at an owner: see [`Places::visit_write`].
     fn write(&self, owner: ServerIndex, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, Fault>;

@@ -1,5 +1,5 @@
-//! Placement by first touch: where blocks are, what it costs to reach them, that they move when they are thrown out, and that nothing waits
-//! in circles.
+//! Placement by first touch and by last writer: where blocks are, what it costs to reach them, that they move when they are thrown out or
+//! overwritten, and that nothing waits in circles.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -25,6 +25,10 @@ fn options(cache_blocks: u64) -> SharedOptions {
         placement: Placement::FirstTouch,
         ..SharedOptions::default()
     }
+}
+
+fn last_writer(cache_blocks: u64) -> SharedOptions {
+    SharedOptions { placement: Placement::LastWriter, ..options(cache_blocks) }
 }
 
 /// Runs every member of a group of threads on these nodes.
@@ -152,15 +156,88 @@ fn a_block_that_was_thrown_out_goes_to_whoever_touches_it_next() {
 }
 
 #[test]
+fn whoever_overwrites_blocks_has_them_and_no_byte_of_them_travels() {
+    const BLOCKS: u64 = 4;
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let bytes = usize::try_from(BLOCKS * BLOCK).unwrap();
+    with_group(&[0, 1, 2], |group| {
+        let file = open_shared(&group, &path, &last_writer(1000)).unwrap();
+        let (rank, size) = (group.rank() as u64, group.size() as u64);
+        for turn in 0..9 {
+            if turn % size == rank {
+                file.write_at(0, &pattern(bytes, turn)).unwrap();
+                let now = stats(&file);
+                assert_eq!(now.cached_bytes, BLOCKS * BLOCK, "all of it is here: {now:?}");
+                // Again: nobody is asked.
+                file.write_at(0, &pattern(bytes, turn)).unwrap();
+                let again = stats(&file);
+                assert_eq!((messages(&again), again.takes), (messages(&now), now.takes), "{again:?}");
+                assert!(read_back(&file, 0, bytes) == pattern(bytes, turn));
+            }
+            group.barrier().unwrap();
+        }
+        let own = stats(&file);
+        assert_eq!((own.forwards, own.visits), (0, 0), "no byte was sent to or by another server: {own:?}");
+        assert_eq!((own.plain_reads, own.plain_writes), (0, 0), "{own:?}");
+        // Eight turns of nine took over four blocks from one server.
+        assert!(own.takes <= 3 * 2 && own.passed_on <= 3 * BLOCKS, "{own:?}");
+        let passed = group.allgather(&own.passed_on.to_le_bytes()).unwrap();
+        let total: u64 = passed.iter().map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())).sum();
+        assert_eq!(total, 8 * BLOCKS);
+        group.barrier().unwrap();
+        // A part of a block is written where the block is.
+        if rank == 1 {
+            file.write_at(BLOCK + 10, &pattern(100, 99)).unwrap();
+            assert_eq!(stats(&file).forwards, 1);
+        }
+        file.close().unwrap();
+    });
+    let mut expected = pattern(bytes, 8);
+    expected[4106..4206].copy_from_slice(&pattern(100, 99));
+    assert!(std::fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn takes_in_all_directions_do_not_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    // More at once than any server has threads for; every write wants blocks of several.
+    let nodes: Vec<usize> = (0..18).map(|rank| rank % 3).collect();
+    let bytes = usize::try_from(3 * BLOCK).unwrap();
+    with_group(&nodes, |group| {
+        let file = open_shared(&group, &path, &last_writer(64)).unwrap();
+        let rank = group.rank() as u64;
+        let mut found = vec![0; bytes];
+        for round in 0..20 {
+            let at = (rank + round) % 6 * BLOCK;
+            file.write_at(at, &vec![u8::try_from(1 + (rank + 18 * round) % 250).unwrap(); bytes]).unwrap();
+            assert_eq!(file.read_at(at, &mut found).unwrap(), bytes);
+            assert!(
+                found.chunks(4096).all(|block| block.iter().all(|byte| *byte == block[0])),
+                "a block of two writers"
+            );
+        }
+        file.close().unwrap();
+    });
+}
+
+#[test]
 fn contiguous_writes_over_several_owners_blocks_happen_at_once() {
+    for options in [options(4), last_writer(4)] {
+        contiguous_writes(&options);
+    }
+}
+
+fn contiguous_writes(options: &SharedOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let bytes = usize::try_from(3 * BLOCK).unwrap();
     // Room for few: owners change all the time.
     with_group(&[0, 1, 2, 0, 1, 2], |group| {
-        let file = open_shared(&group, &path, &options(4)).unwrap();
+        let file = open_shared(&group, &path, options).unwrap();
         for round in 0..15u8 {
-            let at = u64::from(round % 3) * BLOCK + 100;
+            let at = u64::from(round % 3) * BLOCK + 100 * u64::from(round % 2);
             file.write_at(at, &vec![1 + round * 6 + u8::try_from(group.rank()).unwrap(); bytes]).unwrap();
             group.barrier().unwrap();
             let mut found = vec![0; bytes];
@@ -179,12 +256,13 @@ fn crowd(seed: u64, trace: &common::Trace) {
     let mut chance = Chance::new(seed);
     let nodes: &[usize] = chance.of(&[&[0, 1][..], &[0, 1, 2, 3], &[0, 0, 1, 1, 2]]);
     let cache_blocks = chance.of(&[1, 2, 5, 100]);
-    trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks"));
+    let options = chance.of(&[options, last_writer])(cache_blocks);
+    trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks, {:?}", options.placement));
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let cells = usize::try_from(BLOCKS * BLOCK).unwrap() / CELL / nodes.len();
     let streams = with_group(nodes, |group| {
-        let file = open_shared(&group, &path, &options(cache_blocks)).unwrap();
+        let file = open_shared(&group, &path, &options).unwrap();
         let mut mine = Chance::new(seed ^ (group.rank() as u64 + 1) << 40);
         let mut cell = vec![0; cells];
         let place = |n: usize| ((n * group.size() + group.rank()) * CELL) as u64;
@@ -252,6 +330,8 @@ fn one_file_has_one_placement_at_a_time() {
         let home = SharedOptions { placement: Placement::Home, ..options(10) };
         let error = open_shared(&group, &path, &home).unwrap_err();
         assert_eq!(error.code(), Code::Invalid, "{error}");
+        let other = open_shared(&group, &path, &last_writer(10)).unwrap_err();
+        assert_eq!(other.code(), Code::Invalid, "{other}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         let again = open_shared(&group, &path, &options(10)).unwrap();
         file.write_at(group.rank() as u64 * 5000, &pattern(5000, 4)).unwrap();
@@ -270,10 +350,16 @@ fn one_file_has_one_placement_at_a_time() {
 
 #[test]
 fn what_was_cut_stays_cut_whoever_had_it() {
+    for options in [options(100), last_writer(100)] {
+        cuts(&options);
+    }
+}
+
+fn cuts(options: &SharedOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     with_group(&[0, 1, 2], |group| {
-        let file = open_shared(&group, &path, &options(100)).unwrap();
+        let file = open_shared(&group, &path, options).unwrap();
         let rank = group.rank() as u64;
         for round in 0..6u64 {
             file.write_at(rank * 10_000, &pattern(10_000, round * 10 + rank)).unwrap();

@@ -60,7 +60,7 @@ fn history(seed: u64, trace: &Trace) {
         stripe_bytes: Some(block * chance.of(&[1, 4])),
         noncoherent: chance.once_in(4).then_some(true),
         direct: chance.of(&[None, Some(false), Some(true)]),
-        placement: chance.of(&[Placement::Home, Placement::FirstTouch]),
+        placement: chance.of(&[Placement::Home, Placement::FirstTouch, Placement::LastWriter]),
         ..SharedOptions::default()
     };
     let ground = Ground {

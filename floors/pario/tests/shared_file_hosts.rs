@@ -62,6 +62,7 @@ fn ip(arguments: &[&str]) {
 fn needs_root_hosts_share_a_file_over_the_network() {
     share(Placement::Home);
     share(Placement::FirstTouch);
+    share(Placement::LastWriter);
 }
 
 fn share(placement: Placement) {

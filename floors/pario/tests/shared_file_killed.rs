@@ -21,9 +21,9 @@ const BLOCK: u64 = 4096;
 /// What each rank writes, in blocks.
 const SHARE: u64 = 8;
 /// Set for ranks whose blocks are cached where they are touched first.
-const FIRST_TOUCH: &str = "PARIO_TEST_FIRST_TOUCH";
+const PLACEMENT: &str = "PARIO_TEST_PLACEMENT";
 
-/// Makes two tests of each: one for each placement.
+/// Makes three tests of each: one for each placement.
 macro_rules! for_each_placement {
     ($($name:ident,)*) => {
         mod home {
@@ -37,6 +37,13 @@ macro_rules! for_each_placement {
             $(#[test]
             fn $name() {
                 super::$name(pario::Placement::FirstTouch);
+            })*
+        }
+
+        mod last_writer {
+            $(#[test]
+            fn $name() {
+                super::$name(pario::Placement::LastWriter);
             })*
         }
     };
@@ -59,10 +66,7 @@ fn child() {
         create: true,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
-        placement: match std::env::var_os(FIRST_TOUCH) {
-            Some(_) => Placement::FirstTouch,
-            None => Placement::Home,
-        },
+        placement: std::env::var(PLACEMENT).unwrap().parse().unwrap(),
         ..SharedOptions::default()
     };
     let mut file = Some(open_shared(&group, &path, &options).unwrap());
@@ -150,9 +154,7 @@ impl Actor {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child", "--nocapture"]).env("PARIO_TEST_JOB", path);
         command.envs(hub.invitation(rank).variables()).env("PARIO_NODE", node);
-        if placement == Placement::FirstTouch {
-            command.env(FIRST_TOUCH, "1");
-        }
+        command.env(PLACEMENT, placement.word());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -395,7 +397,7 @@ fn a_server_killed_while_nobody_looks_is_told_at_the_next_write(placement: Place
             let told = (0..50).any(|_| cast.ranks[0].ask("write 0 5").contains("rank 2"));
             assert!(told);
         }
-        Placement::FirstTouch => {
+        Placement::FirstTouch | Placement::LastWriter => {
             // Who writes to what was touched first on the other node goes on; what lies at the dead one is told at once.
             for seed in 5..10 {
                 assert_eq!(cast.ranks[0].ask(&format!("write 0 {seed}")), "done ");

@@ -46,6 +46,15 @@ fn one_node_shows_every_promised_figure_and_a_plot_and_leaves_nothing() {
 }
 
 #[test]
+fn sides_that_are_not_asked_for_do_not_run() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let said = figures(dir.path(), &[&SMALL[..], &["--sides", "cache,unlocked"]].concat());
+    check_figures(&said, &["cache_vs_unlocked_node", "mib_s_cache", "mib_s_unlocked"]);
+    let shown = said["figures"].as_object().expect("figures by name");
+    assert!(!shown.keys().any(|name| name.contains("range_locks") || name.contains("home")), "{said}");
+}
+
+#[test]
 fn several_sizes_are_compared_by_name() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let arguments = ["sliding", "-n", "2,3", "--bytes", "64KiB,128KiB", "--page", "4KiB", "--pairs", "1"];
@@ -66,7 +75,7 @@ fn netns_hosts_show_the_figures_of_the_network_and_leave_nothing() {
     }
     let dir = tempfile::tempdir().expect("a temporary directory");
     let said = figures(dir.path(), &[&SMALL[..], &["--hosts", "3", "--link", "100Mbit"]].concat());
-    check_figures(&said, &["cache_vs_range_locks", "cache_vs_unlocked"]);
+    check_figures(&said, &["cache_vs_range_locks", "cache_vs_unlocked", "cache_vs_range_locks_home"]);
     check_figures(&said, &SPEEDS);
     assert_eq!(said["settings"]["link_bits_per_s"], 100_000_000);
     // What lies below is reached over the network by all, and the cache read each of its bytes once.

@@ -13,7 +13,7 @@ use pario_net::frame::Frame;
 use pario_net::greeting::Purpose;
 use pario_net::message::{LockAsk, LockShape, Reply, Request, Stream};
 use pario_net::outbox::{CursorPage, OutboxReader};
-use pario_store::{LendAccess, Lent, Store, StoreError};
+use pario_store::{LendAccess, Lent, Store, StoreError, Take, Visit};
 use pario_sys::kill_point::{Point, reach};
 use pario_view::Direction;
 
@@ -112,9 +112,15 @@ impl Service {
             Request::WriteStream { object, stream } => {
                 self.write_stream(id, number, (object, stream), frame.data)
             }
-            Request::Claim { .. } | Request::GiveBack { .. } => self.tell_places(id, number, request),
+            Request::Claim { .. } | Request::GiveBack { .. } | Request::Pass { .. } => {
+                self.tell_places(id, number, request)
+            }
             Request::VisitRead { .. } | Request::VisitWrite { .. } => {
                 self.visit(id, number, request, frame.data)
+            }
+            Request::VisitTake { object, at, blocks, to, syncs, told } => {
+                let visit = Visit { object, at, told };
+                self.give(id, number, Take { to, visit, blocks, syncs })
             }
             Request::DefineView { view } => self.define_view(id, number, view, frame.data),
             Request::ForgetView { view } => self.forget_view(id, number, view),

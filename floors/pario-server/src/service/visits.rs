@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!  client ─► far threads ─► store ─┬─ own block
-//!                                  └─ another server's ─► its near threads ─► its store
+//!                                  ├─ another server's ─► its near threads ─► its store
+//!                                  └─ another server's, overwritten ─► its giving threads ─► its store ─► home
 //! ```
-//! Never: an access of another server on a thread that may wait for another server, so that no two wait for each other; a claim on any
+//! Never: an access of another server on a thread that may wait for another server, so that no two wait for each other (a near thread may
+//! wait for a block that a far thread is taking; a giving thread never does); a claim on any
 //! other thread than the service's own, which waits for nobody. Always: what a client that is gone was writing is over before its
 //! files are given to others.
 
@@ -16,7 +18,7 @@ use pario_core::limits::FRAME_DATA_BYTES_MAX;
 use pario_core::{Code, Fault, InodeId, LocalOffset, ServerIndex, SessionId};
 use pario_net::buffers;
 use pario_net::message::{Reply, Request};
-use pario_store::{Claim, GiveBack, Places, Store, StoreError, Visit};
+use pario_store::{Claim, GiveBack, Pass, Places, Store, StoreError, Take, Taken, Visit};
 use pario_sys::Piece;
 
 use super::link::LinkId;
@@ -31,6 +33,9 @@ const FENCED_MAX: usize = 4096;
 /// Threads for accesses of other servers.
 const NEAR_THREADS: usize = 3;
 
+/// Threads for servers that take blocks over.
+const GIVING_THREADS: usize = 2;
+
 /// What a visit does, and what is answered.
 type Visiting = Box<dyn FnOnce(&dyn Places) -> Result<(Reply, Vec<u8>), StoreError> + Send>;
 
@@ -39,6 +44,7 @@ type Visiting = Box<dyn FnOnce(&dyn Places) -> Result<(Reply, Vec<u8>), StoreErr
 pub(crate) struct Threads {
     far: Option<Pool>,
     near: Option<Pool>,
+    giving: Option<Pool>,
     writes: Arc<Mutex<Writes>>,
     /// Sessions that are gone: what is still on its way of them comes too late.
     fenced: VecDeque<SessionId>,
@@ -58,6 +64,10 @@ impl Threads {
 
     fn near(&mut self, index: ServerIndex) -> Result<Pool, Fault> {
         started(&mut self.near, &format!("pario-near-{index}"), NEAR_THREADS)
+    }
+
+    fn giving(&mut self, index: ServerIndex) -> Result<Pool, Fault> {
+        started(&mut self.giving, &format!("pario-give-{index}"), GIVING_THREADS)
     }
 
     /// Takes no more writes of a session that is gone.
@@ -156,6 +166,10 @@ impl Service {
                 self.places()?.give_back(&GiveBack { server, inode, blocks });
                 Reply::Done {}
             }
+            Request::Pass { server, to, inode, blocks } => {
+                self.places()?.pass(&Pass { server, to, inode, blocks });
+                Reply::Done {}
+            }
             other => return Err(Fault::new(Code::Protocol, format!("{other:?} has no place here"))),
         };
         self.reply(id, number, reply);
@@ -189,6 +203,25 @@ impl Service {
                 .unwrap_or_else(|error| (Reply::Failed { fault: store_fault(index, &error) }, Vec::new()));
             let answer = Answer { link: id, request: number, reply, data, descriptors: Vec::new() };
             mailbox.post(Event::Answer(answer));
+        });
+        Ok(())
+    }
+
+    /// Another server overwrites whole blocks, and wants to own them. It is answered before homes are told.
+    pub(super) fn give(&mut self, id: LinkId, number: u64, take: Take) -> Result<(), Fault> {
+        self.places()?;
+        let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
+        self.visits.giving(index)?.run(move || {
+            let Some(places) = store.places() else { return };
+            let post = |reply| {
+                let answer =
+                    Answer { link: id, request: number, reply, data: Vec::new(), descriptors: Vec::new() };
+                mailbox.post(Event::Answer(answer));
+            };
+            let given = places.take(take, &mut |taken| post(reply_to(&take, taken)));
+            if let Err(error) = given {
+                post(Reply::Failed { fault: store_fault(index, &error) });
+            }
         });
         Ok(())
     }
@@ -229,6 +262,16 @@ fn visit_write(places: &dyn Places, visit: Visit, data: Vec<u8>) -> Result<(Repl
     let written = places.visit_write(visit, &[Piece::from(data.as_slice())])?;
     buffers::give_back(data);
     Ok((if written { Reply::Done {} } else { Reply::NotMine {} }, Vec::new()))
+}
+
+fn reply_to(take: &Take, taken: Taken) -> Reply {
+    match taken {
+        Taken::Yours(numbers) => {
+            Reply::Claimed { grants: numbers.into_iter().map(|number| (take.to, number)).collect() }
+        }
+        Taken::NotMine => Reply::NotMine {},
+        Taken::Late => Reply::Done {},
+    }
 }
 
 /// Writes what a message brought, neighbours together.

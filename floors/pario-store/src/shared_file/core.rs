@@ -32,6 +32,8 @@ pub(super) struct Counts {
     pub(super) forwards: AtomicU64,
     pub(super) visits: AtomicU64,
     pub(super) handed_back: AtomicU64,
+    pub(super) takes: AtomicU64,
+    pub(super) passed: AtomicU64,
 }
 
 impl Counts {

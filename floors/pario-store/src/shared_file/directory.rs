@@ -1,13 +1,13 @@
 //! The directory of a home: who owns which of the blocks that it is home of.
 //!
 //! Never: waits, or knows a block's bytes. Always: a block has at most one owner; an ownership that was given ends only when it is
-//! given back by its number, so that a message that comes late or twice ends no other one; who claims its own anew gets a new number; at most [`ENTRIES_MAX`] are known.
+//! given back or passed on by its number, so that a message that comes late or twice ends no other one; who claims its own anew gets a new number; at most [`ENTRIES_MAX`] are known.
 
 use std::collections::HashMap;
 
 use pario_core::{Code, Fault, InodeId};
 
-use crate::places::{Claim, GiveBack, Grant};
+use crate::places::{Claim, GiveBack, Grant, NUMBERS, Pass};
 
 /// Ownerships known at a time.
 const ENTRIES_MAX: usize = 1 << 20;
@@ -50,7 +50,7 @@ impl Directory {
         for block in &claim.blocks {
             let owner = blocks.owners.get(block).filter(|grant| grant.owner != claim.server);
             let grant = owner.copied().unwrap_or_else(|| {
-                self.numbers += 1;
+                self.numbers += NUMBERS;
                 Grant { owner: claim.server, number: self.numbers }
             });
             // Who asks again did not hear the answer, or could not say that it gave the block back: what it said may still come.
@@ -65,14 +65,25 @@ impl Directory {
     pub(super) fn give_back(&mut self, back: &GiveBack) {
         let Some(blocks) = self.files.get_mut(&back.inode) else { return };
         for (block, number) in &back.blocks {
-            let ended = Grant { owner: back.server, number: *number };
-            if blocks.owners.get(block) == Some(&ended) {
+            if blocks.owners.get(block).is_some_and(|grant| grant.is_before(back.server, *number)) {
                 blocks.owners.remove(block);
                 self.entries -= 1;
             }
         }
         if blocks.owners.is_empty() {
             self.files.remove(&back.inode);
+        }
+    }
+
+    /// Ownerships become another server's.
+    pub(super) fn pass(&mut self, pass: &Pass) {
+        let Some(blocks) = self.files.get_mut(&pass.inode) else { return };
+        for (block, number) in &pass.blocks {
+            if let Some(grant) = blocks.owners.get_mut(block)
+                && grant.is_before(pass.server, *number)
+            {
+                *grant = Grant { owner: pass.to, number: number + 1 };
+            }
         }
     }
 
@@ -92,7 +103,13 @@ mod tests {
 
     const INODE: InodeId = InodeId(3);
 
+    /// Numbers as homes count them.
     fn claim(directory: &mut Directory, server: u16, blocks: &[u64]) -> Vec<(u16, u64)> {
+        let whole = |(owner, number): (u16, u64)| (owner, number / NUMBERS);
+        claim_exactly(directory, server, blocks).into_iter().map(whole).collect()
+    }
+
+    fn claim_exactly(directory: &mut Directory, server: u16, blocks: &[u64]) -> Vec<(u16, u64)> {
         let claim =
             Claim { server: ServerIndex(server), inode: INODE, block_bytes: 4096, blocks: blocks.to_vec() };
         directory.claim(&claim).unwrap().iter().map(|grant| (grant.owner.0, grant.number)).collect()
@@ -100,7 +117,8 @@ mod tests {
 
     fn give_back(directory: &mut Directory, server: u16, blocks: &[(u64, u64)]) {
         let server = ServerIndex(server);
-        directory.give_back(&GiveBack { server, inode: INODE, blocks: blocks.to_vec() });
+        let blocks = blocks.iter().map(|(block, number)| (*block, number * NUMBERS)).collect();
+        directory.give_back(&GiveBack { server, inode: INODE, blocks });
     }
 
     #[test]
@@ -130,6 +148,73 @@ mod tests {
         assert_eq!(claim(&mut directory, 2, &[7]), [(1, 3)]);
         directory.forget(INODE);
         assert_eq!((directory.entries, claim(&mut directory, 2, &[7])), (0, vec![(2, 4)]));
+    }
+
+    /// Block 7 is server 1's, under the number `N`, and goes on to 2 and then to 3.
+    const N: u64 = NUMBERS;
+
+    fn pass(directory: &mut Directory, (from, to): (u16, u16), number: u64) {
+        let (server, to) = (ServerIndex(from), ServerIndex(to));
+        directory.pass(&Pass { server, to, inode: INODE, blocks: vec![(7, number)] });
+    }
+
+    fn end(directory: &mut Directory, server: u16, number: u64) {
+        let server = ServerIndex(server);
+        directory.give_back(&GiveBack { server, inode: INODE, blocks: vec![(7, number)] });
+    }
+
+    #[track_caller]
+    fn check(tell: impl Fn(&mut Directory), expected: (u16, u64)) {
+        let mut directory = Directory::default();
+        claim(&mut directory, 1, &[7]);
+        tell(&mut directory);
+        assert_eq!(claim_exactly(&mut directory, 9, &[7]), [expected]);
+        assert_eq!(directory.entries, 1);
+    }
+
+    #[test]
+    fn what_is_passed_on_is_the_last_ones_in_whatever_order_that_is_heard() {
+        check(|home| pass(home, (1, 2), N), (2, N + 1));
+        let in_order = |order: &'static [(u16, u16, u64)]| {
+            move |home: &mut Directory| {
+                order.iter().for_each(|(from, to, number)| pass(home, (*from, *to), *number))
+            }
+        };
+        check(in_order(&[(1, 2, N), (1, 2, N), (2, 3, N + 1), (1, 2, N)]), (3, N + 2));
+        check(in_order(&[(2, 3, N + 1), (1, 2, N)]), (3, N + 2));
+        check(in_order(&[(2, 3, N), (5, 2, N)]), (1, N));
+    }
+
+    #[test]
+    fn whoever_has_it_in_the_end_gives_it_back_and_nobody_else() {
+        // The last owner is heard before those who passed it on.
+        let late = |home: &mut Directory| {
+            end(home, 3, N + 2);
+            pass(home, (1, 2), N);
+            pass(home, (2, 3), N + 1);
+        };
+        check(late, (9, 2 * N));
+        let passed = |home: &mut Directory| {
+            pass(home, (1, 2), N);
+            end(home, 1, N);
+            end(home, 3, N + 1);
+        };
+        check(passed, (2, N + 1));
+        // Somebody else has it by now: what is said of the earlier ownership comes too late.
+        let over = |home: &mut Directory| {
+            end(home, 1, N);
+            claim(home, 4, &[7]);
+            pass(home, (1, 2), N);
+            end(home, 2, N + 1);
+        };
+        check(over, (4, 2 * N));
+        // Who did not hear that it was passed on to it claims it anew.
+        let unheard = |home: &mut Directory| {
+            pass(home, (1, 2), N);
+            claim(home, 2, &[7]);
+            pass(home, (2, 3), N + 1);
+        };
+        check(unheard, (2, 2 * N));
     }
 
     #[test]

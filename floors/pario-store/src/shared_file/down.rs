@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use pario_core::{Generation, LocalOffset};
 use pario_sys::Piece;
@@ -23,23 +23,23 @@ use crate::sync::lock;
 const RUN_BLOCKS_MAX: usize = 16;
 
 impl SharedFile {
-    /// Writes to the plain file, of which nothing is kept here.
+    /// Writes to the plain file, of which nothing is kept here; false: late.
     pub(super) fn write_below(
         &self,
         generation: Generation,
         range: Range<u64>,
         pieces: &[Piece<'_>],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let gate = self.open_gate()?;
         if generation < gate.generation {
-            return Ok(());
+            return Ok(false);
         }
         let mut source = Source::new(pieces);
         for (offset, bytes) in self.runs(range.clone()) {
             self.plain.write(&source.take(bytes), offset)?;
         }
         self.length.fetch_max(range.end, Ordering::AcqRel);
-        Ok(())
+        Ok(true)
     }
 
     /// Reads from the plain file, of which nothing is kept here.
@@ -67,10 +67,10 @@ impl SharedFile {
         generation: Generation,
         range: Range<u64>,
         pieces: &[Piece<'_>],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let gate = self.gate_alone()?;
         if generation < gate.generation {
-            return Ok(());
+            return Ok(false);
         }
         self.evict(core, &range)?;
         let mut source = Source::new(pieces);
@@ -81,7 +81,7 @@ impl SharedFile {
         self.length.fetch_max(range.end, Ordering::AcqRel);
         drop(gate);
         self.let_go(core, range);
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn read_straight(
@@ -152,7 +152,7 @@ impl SharedFile {
     }
 
     /// One vectored write for each run of dirty bytes.
-    fn write_down(&self, core: &Core, run: &[(Key, SharedBlock)]) -> Result<(), StoreError> {
+    pub(super) fn write_down(&self, core: &Core, run: &[(Key, SharedBlock)]) -> Result<(), StoreError> {
         let mut blocks: Vec<_> = run.iter().map(|(key, block)| (*key, lock(block))).collect();
         let mut writes: Vec<(u64, u64, Vec<Piece<'_>>)> = Vec::new();
         for (key, block) in &blocks {
@@ -174,9 +174,12 @@ impl SharedFile {
         }
         drop(writes);
         let mut state = core.pool.state();
-        for (key, block) in &mut blocks {
+        for ((key, block), (_, shared)) in blocks.iter_mut().zip(run) {
             block.flushed();
-            state.ledger.set_dirty(*key, false);
+            // One that was passed on meanwhile, and came back, is another block under the same key.
+            if state.ledger.find(*key).is_some_and(|found| Arc::ptr_eq(&found, shared)) {
+                state.ledger.set_dirty(*key, false);
+            }
         }
         Ok(())
     }

@@ -49,8 +49,17 @@ pub struct Place {
     /// Where blocks are cached by whoever touched them first: how they are dealt to the servers that know whose they are. The layout
     /// then has all of the file at this server.
     pub homes: Option<Layout>,
+    /// Whoever overwrites a block as a whole gets it, if blocks have no fixed place.
+    pub follows: bool,
     /// Nothing is kept: the kernel's cache is the one cache of the only node, and the plain file is lent to its processes.
     pub direct: bool,
+}
+
+impl Place {
+    /// What must be the same each time that a file is opened.
+    pub(super) fn kind(&self) -> (bool, bool) {
+        (self.homes.is_some(), self.follows)
+    }
 }
 
 /// See the module.
@@ -121,17 +130,17 @@ impl SharedFile {
         self.coming.store(file_bytes, Ordering::Release);
     }
 
-    /// Writes to blocks of this server's.
+    /// Writes to blocks of this server's. False: late, of a file that was cut since, so that nobody can ask for it any more.
     pub(super) fn write_here(
         &self,
         core: &Core,
         generation: Generation,
         at: u64,
         pieces: &[Piece<'_>],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let range = at..at.saturating_add(total_bytes(pieces));
         if range.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         self.check_reach(&range)?;
         if self.place.direct {
@@ -142,8 +151,7 @@ impl SharedFile {
         };
         let gate = self.open_gate()?;
         if generation < gate.generation {
-            // Late, of a file that was cut since: nobody can ask for it any more.
-            return Ok(());
+            return Ok(false);
         }
         let mut source = Source::new(pieces);
         for part in self.parts(range.clone()) {
@@ -156,7 +164,7 @@ impl SharedFile {
             core.set_dirty(part.key);
         }
         self.length.fetch_max(range.end, Ordering::AcqRel);
-        Ok(())
+        Ok(true)
     }
 
     /// Reads from blocks of this server's; `ahead`: the next ones are fetched too.

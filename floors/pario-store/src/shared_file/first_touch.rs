@@ -1,14 +1,12 @@
 //! Placement by first touch: a block is cached at the server whose process touched it first, and others reach it there.
 //!
 //! ```text
-//!  access ─► run of blocks ─┬─ mine ──► blocks of this server's cache
-//!                           ├─ theirs ► visit at the owner ── "not mine any more" ─► ask the home again
-//!                           └─ nobody's: claim at the home, which makes it mine
+//!  access ─┬─ blocks of others ─► all are asked at once: visited, or taken over by whoever overwrites them
+//!          └─ the rest, and what has gone on meanwhile ─► run by run, each at its owner (walk)
 //! ```
 //! Never: holds room, a block or the gate while another server is asked; passes a visit on; touches the plain file where a block is not its
 //! own. Always: a block leaves only when the plain file has its bytes, and is nobody's before its home has heard of that.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,17 +17,16 @@ use pario_sys::Piece;
 use super::core::Core;
 use super::file::SharedFile;
 use super::owners::{ASKED_MAX, Begun, Found, Owners};
+use super::walk::{Pinned, Way};
 use crate::cache::Key;
 use crate::error::StoreError;
 use crate::files::total_bytes;
-use crate::places::{Claim, Companions, GiveBack, Grant, Visit};
+use crate::places::{Companions, GiveBack, Visit};
 use crate::source::Source;
 use crate::sync::lock;
 
-/// How often whose a run of blocks is may change before an access that wants them gives up.
-const TRIES_MAX: u32 = 32;
-/// Blocks of one file that a server owns at most.
-const OWNED_MAX: usize = 1 << 20;
+/// Visits of one read that are under way at a time.
+const VISITS_AT_ONCE: usize = 8;
 /// Blocks without bytes that a server goes on to own after a sync, so that they stay where they were.
 pub(super) const KEPT_MAX: usize = 1 << 16;
 
@@ -40,22 +37,8 @@ pub(super) struct Touch {
     pub(super) homes: Layout,
     pub(super) owners: Owners,
     pub(super) companions: Arc<dyn Companions>,
-}
-
-/// Who carries a part of an access out.
-enum Way {
-    Here,
-    /// At another server; whether the home said so just now.
-    There(ServerIndex, bool),
-}
-
-/// Blocks that do not leave meanwhile.
-struct Pinned<'a>(&'a Owners, Range<u64>);
-
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        self.0.end(self.1.clone());
-    }
+    /// Who overwrites whole blocks gets them.
+    pub(super) follows: bool,
 }
 
 impl SharedFile {
@@ -66,23 +49,36 @@ impl SharedFile {
         at: u64,
         pieces: &[Piece<'_>],
     ) -> Result<(), StoreError> {
-        let Some(touch) = &self.touch else { return self.write_here(core, generation, at, pieces) };
+        let Some(touch) = &self.touch else {
+            return self.write_here(core, generation, at, pieces).map(|_| ());
+        };
         let range = at..at.saturating_add(total_bytes(pieces));
         if range.is_empty() {
             return Ok(());
         }
         self.check_reach(&range)?;
         let object = ObjectId { inode: self.inode, generation };
-        self.by_owner(core, touch, &range, |run, way| {
+        let put = |run: Range<u64>, way: Way| {
             let part = cut(pieces, (run.start - range.start)..(run.end - range.start));
             match way {
-                Way::Here => self.write_here(core, generation, run.start, &part).map(|()| true),
+                Way::Here => self.write_here(core, generation, run.start, &part).map(|_| true),
+                Way::Taken => self.write_taken(core, generation, run.start, &part).map(|()| true),
                 Way::There(owner, told) => {
                     let visit = Visit { object, at: LocalOffset(run.start), told };
                     touch.companions.write(owner, visit, &part).map_err(StoreError::Below)
                 }
             }
-        })?;
+        };
+        let taking = touch.follows.then_some(object);
+        let left = match taking {
+            Some(object) => self.take_all(core, touch, (&range, object), |run| {
+                put(self.bytes_of(run), Way::Taken).map(|_| ())
+            })?,
+            None => vec![range.clone()],
+        };
+        for part in left {
+            self.by_owner(core, touch, (&part, taking), put)?;
+        }
         let gate = self.open_gate()?;
         if gate.generation <= generation {
             self.length.fetch_max(range.end, Ordering::AcqRel);
@@ -100,69 +96,68 @@ impl SharedFile {
         let Some(touch) = &self.touch else { return self.read_here(core, (generation, at), target, true) };
         let range = at..at.saturating_add(target.len() as u64);
         let object = ObjectId { inode: self.inode, generation };
-        self.by_owner(core, touch, &range, |run, way| {
-            let part = &mut target[within(&range, run.start)..within(&range, run.end)];
-            match way {
-                Way::Here => {
-                    let count = self.read_here(core, (generation, run.start), part, true)?;
-                    part[count..].fill(0);
-                    Ok(true)
+        for part in self.visit_all(core, touch, (&range, object), target)? {
+            let target = &mut target[within(&range, part.start)..within(&range, part.end)];
+            self.by_owner(core, touch, (&part, None), |run, way| {
+                let target = &mut target[within(&part, run.start)..within(&part, run.end)];
+                match way {
+                    Way::Here | Way::Taken => {
+                        let count = self.read_here(core, (generation, run.start), target, true)?;
+                        target[count..].fill(0);
+                        Ok(true)
+                    }
+                    Way::There(owner, told) => {
+                        let visit = Visit { object, at: LocalOffset(run.start), told };
+                        let answer = touch.companions.read(owner, visit, target);
+                        answer.and_then(|wait| wait()).map_err(StoreError::Below)
+                    }
                 }
-                Way::There(owner, told) => {
-                    let visit = Visit { object, at: LocalOffset(run.start), told };
-                    touch.companions.read(owner, visit, part).map_err(StoreError::Below)
-                }
-            }
-        })?;
+            })?;
+        }
         Ok(target.len())
     }
 
-    /// Walks through a range, each run of blocks at its owner. `go` says whether the owner still was that.
-    fn by_owner(
+    /// Reads from other servers, all at once; what is left of the range.
+    fn visit_all(
         &self,
         core: &Core,
         touch: &Touch,
-        range: &Range<u64>,
-        mut go: impl FnMut(Range<u64>, Way) -> Result<bool, StoreError>,
-    ) -> Result<(), StoreError> {
+        (range, object): (&Range<u64>, ObjectId),
+        target: &mut [u8],
+    ) -> Result<Vec<Range<u64>>, StoreError> {
+        self.find_out(core, touch, self.blocks(range))?;
+        let theirs = touch.owners.theirs(self.blocks(range), VISITS_AT_ONCE);
+        let (mut asked, mut rest, mut at) = (Vec::new(), target, range.start);
+        for (owner, blocks) in theirs {
+            let run = self.bytes_of(blocks.clone());
+            let run = run.start.max(range.start)..run.end.min(range.end);
+            let (part, behind) =
+                rest.split_at_mut(within(&(at..run.end), run.start)).1.split_at_mut(within(&run, run.end));
+            (rest, at) = (behind, run.end);
+            core.counts.forwards.fetch_add(1, Ordering::Relaxed);
+            let visit = Visit { object, at: LocalOffset(run.start), told: false };
+            asked.push((owner, blocks, run, touch.companions.read(owner, visit, part)));
+        }
+        let (mut left, mut at, mut result) = (Vec::new(), range.start, Ok(()));
+        for (owner, blocks, run, answer) in asked {
+            match answer.and_then(|wait| wait()) {
+                Ok(true) => {
+                    left.push(at..run.start);
+                    at = run.end;
+                }
+                Ok(false) => touch.owners.forget(blocks, owner),
+                // The other answers are waited for all the same: one that nobody fetches would stay on its connection.
+                Err(fault) => result = result.and(Err(StoreError::Below(fault))),
+            }
+        }
+        left.push(at..range.end);
+        left.retain(|part| !part.is_empty());
+        result.map(|()| left)
+    }
+
+    fn bytes_of(&self, blocks: Range<u64>) -> Range<u64> {
         let bytes = self.place.block_bytes;
-        let (mut at, mut tries, mut last) = (range.start, 0, self.place.server);
-        let all = at / bytes..range.end.div_ceil(bytes);
-        // All homes first, so that runs are as long as can be.
-        while let Some((home, asked)) = touch.owners.unknown(all.clone(), |block| self.home(touch, block)) {
-            self.ask(core, touch, home, &asked)?;
-        }
-        while at < range.end {
-            let blocks = at / bytes..all.end;
-            let until = |end: u64| end.saturating_mul(bytes).min(range.end);
-            if TRIES_MAX < tries {
-                return Err(self.unsettled(touch, blocks.start, last));
-            }
-            match touch.owners.begin(blocks.clone(), |block| self.home(touch, block)) {
-                Begun::Mine(end) => {
-                    let _pinned = Pinned(&touch.owners, blocks.start..end);
-                    go(at..until(end), Way::Here)?;
-                    (at, tries) = (until(end), 0);
-                }
-                Begun::Theirs(owner, end) => {
-                    core.counts.forwards.fetch_add(1, Ordering::Relaxed);
-                    if go(at..until(end), Way::There(owner, 0 < tries))? {
-                        (at, tries) = (until(end), 0);
-                        continue;
-                    }
-                    touch.owners.forget(blocks.start..end, owner);
-                    (tries, last) = (tries + 1, owner);
-                }
-                Begun::Ask(home, asked) => {
-                    // Asking again and again without getting on is no progress either.
-                    tries += u32::from(0 < tries);
-                    self.ask(core, touch, home, &asked)?;
-                }
-                Begun::Again => {}
-                Begun::Stuck => return Err(self.unsettled(touch, blocks.start, last)),
-            }
-        }
-        Ok(())
+        blocks.start.saturating_mul(bytes)..blocks.end.saturating_mul(bytes)
     }
 
     /// Another server's access to blocks that are this one's; false if they are not.
@@ -189,6 +184,7 @@ impl SharedFile {
             found = touch.owners.visited(blocks.clone());
         }
         if found != Found::Mine {
+            self.tell_owed(core, touch, blocks)?;
             return Ok(false);
         }
         let _pinned = Pinned(&touch.owners, blocks);
@@ -202,24 +198,6 @@ impl SharedFile {
         self.touch.as_ref().is_some_and(|touch| touch.owners.has(blocks))
     }
 
-    /// Finds out whose blocks are.
-    fn learn(&self, core: &Core, touch: &Touch, blocks: Range<u64>) -> Result<(), StoreError> {
-        let mut at = blocks.start;
-        while at < blocks.end {
-            match touch.owners.begin(at..blocks.end, |block| self.home(touch, block)) {
-                Begun::Mine(end) => {
-                    touch.owners.end(at..end);
-                    at = end;
-                }
-                Begun::Theirs(_, end) => at = end,
-                Begun::Ask(home, asked) => self.ask(core, touch, home, &asked)?,
-                Begun::Again => {}
-                Begun::Stuck => return Err(self.unsettled(touch, at, self.place.server)),
-            }
-        }
-        Ok(())
-    }
-
     /// Whether a block is this server's, or becomes it; then it stays until what is returned is dropped.
     pub(super) fn own_block(&self, core: &Core, block: u64) -> Option<impl Drop + '_> {
         let touch = self.touch.as_ref()?;
@@ -228,44 +206,16 @@ impl SharedFile {
             match touch.owners.begin(blocks.clone(), |block| self.home(touch, block)) {
                 Begun::Mine(_) => return Some(Pinned(&touch.owners, blocks)),
                 Begun::Ask(home, asked) => self.ask(core, touch, home, &asked).ok()?,
+                Begun::Tell { number, to } => {
+                    // Nobody asked for it: it is another one's in any case.
+                    let _ = self.pass_on(core, touch, to, vec![(block, number)]);
+                    return None;
+                }
                 Begun::Again => {}
                 Begun::Theirs(..) | Begun::Stuck => return None,
             }
         }
         None
-    }
-
-    fn ask(&self, core: &Core, touch: &Touch, home: ServerIndex, blocks: &[u64]) -> Result<(), StoreError> {
-        let own = self.place.server;
-        let answer = self.claim(core, touch, home, blocks);
-        touch.owners.answered(blocks, answer.as_deref().ok(), own);
-        answer.map(|_| ()).map_err(StoreError::Below)
-    }
-
-    fn claim(
-        &self,
-        core: &Core,
-        touch: &Touch,
-        home: ServerIndex,
-        blocks: &[u64],
-    ) -> Result<Vec<Grant>, Fault> {
-        if OWNED_MAX < touch.owners.count() {
-            let text =
-                format!("{}: more than {OWNED_MAX} blocks are owned here", self.plain.path().display());
-            return Err(Fault::new(Code::TooMany, text));
-        }
-        let (server, block_bytes) = (self.place.server, self.place.block_bytes);
-        let claim = Claim { server, inode: self.inode, block_bytes, blocks: blocks.to_vec() };
-        if home == server {
-            return lock(&core.directory).claim(&claim);
-        }
-        core.counts.claims.fetch_add(1, Ordering::Relaxed);
-        let grants = touch.companions.claim(home, &claim)?;
-        if grants.len() == blocks.len() {
-            return Ok(grants);
-        }
-        let text = format!("{} blocks were claimed, {} granted", blocks.len(), grants.len());
-        Err(Fault::new(Code::Protocol, text))
     }
 
     /// Gives up those of these blocks that are owned without bytes.
@@ -274,11 +224,7 @@ impl SharedFile {
         let key = |index| Key { inode: self.inode, index };
         let wanted = |block| core.pool.state().ledger.find(key(block)).is_some();
         let leaving = touch.owners.leave(blocks, wanted);
-        let mut homes: BTreeMap<ServerIndex, Vec<(u64, u64)>> = BTreeMap::new();
-        for (block, number) in leaving {
-            homes.entry(self.home(touch, block)).or_default().push((block, number));
-        }
-        for (home, blocks) in homes {
+        for (home, blocks) in self.by_home(touch, leaving) {
             for some in blocks.chunks(ASKED_MAX) {
                 self.tell(core, touch, home, some);
                 touch.owners.left(some);
@@ -302,24 +248,6 @@ impl SharedFile {
             tracing::debug!(%error, "a home may not know that blocks are nobody's");
         }
     }
-
-    fn home(&self, touch: &Touch, block: u64) -> ServerIndex {
-        touch.homes.locate(block.saturating_mul(self.place.block_bytes)).0
-    }
-
-    fn unsettled(&self, touch: &Touch, block: u64, last: ServerIndex) -> StoreError {
-        let (home, own) = (self.home(touch, block), self.place.server);
-        let name = |server| touch.companions.describe(server);
-        let text = format!(
-            "{}: whose the block at byte {} is could not be settled between {} (its home), {} (its last owner) and {}",
-            self.plain.path().display(),
-            block.saturating_mul(self.place.block_bytes),
-            name(home),
-            name(last),
-            name(own)
-        );
-        StoreError::Below(Fault::new(Code::Busy, text))
-    }
 }
 
 fn within(range: &Range<u64>, at: u64) -> usize {
@@ -327,7 +255,7 @@ fn within(range: &Range<u64>, at: u64) -> usize {
 }
 
 /// A range of the bytes of pieces.
-fn cut<'a>(pieces: &'a [Piece<'a>], range: Range<u64>) -> Vec<Piece<'a>> {
+pub(super) fn cut<'a>(pieces: &'a [Piece<'a>], range: Range<u64>) -> Vec<Piece<'a>> {
     let (skip, bytes) = (within(&(0..range.end), range.start), within(&range, range.end));
     let mut source = Source::new(pieces);
     source.take(skip);

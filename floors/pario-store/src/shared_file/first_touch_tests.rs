@@ -8,29 +8,32 @@ use std::sync::{OnceLock, Weak};
 use pario_core::{Layout, ServerIndex};
 
 use super::*;
+use crate::places::{Answer, Claim, GiveBack, Grant, Pass, Take, Taken, Visit};
 
-const BLOCK: u64 = 4096;
+pub(super) const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 16;
 const CELL: u64 = 64;
-const INODE: InodeId = InodeId(5);
-const OBJECT: ObjectId = ObjectId { inode: INODE, generation: Generation(0) };
+pub(super) const INODE: InodeId = InodeId(5);
+pub(super) const OBJECT: ObjectId = ObjectId { inode: INODE, generation: Generation(0) };
 
 /// How servers reach each other; one message in a few is lost, on its way or on its way back.
 #[derive(Debug, Default)]
-struct Net {
+pub(super) struct Net {
     stores: OnceLock<Vec<Weak<SharedFileStore>>>,
-    chance: AtomicU64,
-    loses: AtomicBool,
+    pub(super) chance: AtomicU64,
+    pub(super) loses: AtomicBool,
+    /// What homes were told, to be told again late.
+    told: Mutex<Vec<(ServerIndex, Pass)>>,
 }
 
 impl Net {
-    fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         let number = self.chance.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ mixed >> 31
     }
 
-    fn once_in(&self, n: u64) -> bool {
+    pub(super) fn once_in(&self, n: u64) -> bool {
         self.next().is_multiple_of(n)
     }
 
@@ -72,8 +75,46 @@ impl Companions for Link {
         })
     }
 
-    fn read(&self, owner: ServerIndex, visit: Visit, target: &mut [u8]) -> Result<bool, Fault> {
-        self.0.ask(owner, |store| store.visit_read(visit, target).map_err(|error| Fault::from(&error)))
+    fn pass(&self, home: ServerIndex, pass: &Pass) -> Result<(), Fault> {
+        let late = {
+            let mut told = lock(&self.0.told);
+            told.push((home, pass.clone()));
+            let place = usize::try_from(self.0.next() % told.len() as u64).unwrap();
+            if self.0.once_in(2) { Some(told.swap_remove(place)) } else { None }
+        };
+        self.0.ask(home, |store| {
+            Places::pass(store, pass);
+            Ok(())
+        })?;
+        // An earlier one once more, whoever it was from: it must change nothing.
+        late.map_or(Ok(()), |(home, pass)| {
+            self.0.ask(home, |store| {
+                Places::pass(store, &pass);
+                Ok(())
+            })
+        })
+    }
+
+    fn take(&self, owner: ServerIndex, take: Take) -> Result<Answer<'_, Taken>, Fault> {
+        Ok(Box::new(move || {
+            self.0.ask(owner, |store| {
+                let mut heard = None;
+                let given = Places::take(store, take, &mut |taken| assert!(heard.replace(taken).is_none()));
+                given.map_err(|error| Fault::from(&error))?;
+                Ok(heard.expect("whoever takes is answered"))
+            })
+        }))
+    }
+
+    fn read<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, bool>, Fault> {
+        Ok(Box::new(move || {
+            self.0.ask(owner, |store| store.visit_read(visit, target).map_err(|error| Fault::from(&error)))
+        }))
     }
 
     fn write(&self, owner: ServerIndex, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, Fault> {
@@ -85,14 +126,20 @@ impl Companions for Link {
     }
 }
 
-fn open(net: &Arc<Net>, servers: u16, cache_blocks: u64, file: &std::fs::File) -> Vec<Arc<SharedFileStore>> {
+/// Opens one plain file at all servers, each with a cache of so many blocks; whether blocks follow their writers.
+pub(super) fn open(
+    net: &Arc<Net>,
+    servers: u16,
+    (cache_blocks, follows): (u64, bool),
+    file: &std::fs::File,
+) -> Vec<Arc<SharedFileStore>> {
     let homes = Layout::new(BLOCK, servers, 0, servers).unwrap();
     let make = |index: u16| {
         let store = Arc::new(SharedFileStore::new(cache_blocks * BLOCK).unwrap());
         store.set_companions(Arc::new(Link(Arc::clone(net))));
         let layout = Layout::new(BLOCK, 1, index, servers).unwrap();
         let server = ServerIndex(index);
-        let place = Place { server, layout, block_bytes: BLOCK, homes: Some(homes), direct: false };
+        let place = Place { server, layout, block_bytes: BLOCK, homes: Some(homes), follows, direct: false };
         let plain = RealDisk::adopt(file.try_clone().unwrap());
         let plain = PlainFile { path: "plain".into(), file: plain, reads: true, writes: true, locks: false };
         store.open(INODE, place, plain, 0).unwrap();
@@ -104,7 +151,7 @@ fn open(net: &Arc<Net>, servers: u16, cache_blocks: u64, file: &std::fs::File) -
 }
 
 /// Does something until no message of it is lost.
-fn insist<T>(mut act: impl FnMut() -> Result<T, StoreError>) -> T {
+pub(super) fn insist<T>(mut act: impl FnMut() -> Result<T, StoreError>) -> T {
     for _ in 0..1000 {
         match act() {
             Ok(done) => return done,
@@ -140,7 +187,7 @@ fn live(store: &SharedFileStore, net: &Net, (rank, servers): (u64, u64)) -> Hash
 }
 
 /// Blocks have one owner, who is known at their homes.
-fn check_owners(stores: &[Arc<SharedFileStore>]) {
+pub(super) fn check_owners(stores: &[Arc<SharedFileStore>]) {
     let mut owned = HashSet::new();
     for (index, store) in stores.iter().enumerate() {
         let file = store.core.file(INODE).unwrap();
@@ -163,7 +210,7 @@ fn history(seed: u64) {
     let servers = 2 + u16::try_from(net.next() % 3).unwrap();
     let cache_blocks = [1, 2, 5, 100][usize::try_from(net.next() % 4).unwrap()];
     let file = tempfile::tempfile().unwrap();
-    let stores = open(&net, servers, cache_blocks, &file);
+    let stores = open(&net, servers, (cache_blocks, false), &file);
     net.loses.store(true, Ordering::Relaxed);
     let written: Vec<HashMap<u64, u64>> = std::thread::scope(|scope| {
         let net = &net;
@@ -207,8 +254,14 @@ fn blocks_that_move_beside_lost_messages_lose_nothing() {
 fn who_has_no_place_for_blocks_says_so() {
     let store = SharedFileStore::new(BLOCK).unwrap();
     let layout = Layout::new(BLOCK, 1, 0, 2).unwrap();
-    let place =
-        Place { server: ServerIndex(0), layout, block_bytes: BLOCK, homes: Some(layout), direct: false };
+    let place = Place {
+        server: ServerIndex(0),
+        layout,
+        block_bytes: BLOCK,
+        homes: Some(layout),
+        follows: false,
+        direct: false,
+    };
     let file = RealDisk::adopt(tempfile::tempfile().unwrap());
     let plain = PlainFile { path: "plain".into(), file, reads: true, writes: true, locks: false };
     let fault = store.open(INODE, place, plain, 0).unwrap_err();

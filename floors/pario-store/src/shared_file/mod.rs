@@ -4,27 +4,32 @@
 //! and writes its own. A write is copied into the cache and returns; dirty bytes go down when they fill three quarters of the pool, when
 //! room is needed, on request and at the end; the oldest first, adjacent ones in one vectored write, and no byte that was not written here.
 //!
-//! Where blocks have a fixed home each is cached there; else where it was first touched (`first_touch.rs`).
+//! Where blocks have a fixed home each is cached there; else where it was first touched (`first_touch.rs`), or was last overwritten as a whole
+//! (`last_writer.rs`).
 //!
 //! Never: two copies of a block, since each has one home or one owner; lends descriptors of files that it keeps blocks of; removes or renames the plain file. Always: one pool for all
 //! files; room is reserved before a block is held; what is larger than the pool goes past it.
 
 mod ahead;
+mod answers;
 mod core;
 mod directory;
 mod down;
 mod file;
 mod first_touch;
+mod last_writer;
 mod owners;
 mod plain;
 mod pool;
+mod walk;
 
 #[cfg(test)]
 mod first_touch_tests;
 #[cfg(test)]
+mod last_writer_tests;
+#[cfg(test)]
 mod tests;
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -44,7 +49,7 @@ pub use self::plain::{PlainFile, extend};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::files::total_bytes;
-use crate::places::{Claim, Companions, GiveBack, Grant, Places, Visit};
+use crate::places::{Companions, Places};
 use crate::real_disk::RealDisk;
 use crate::store::{LendAccess, Lent, Store, StoreStats};
 use crate::sync::{Counters, lock};
@@ -76,6 +81,10 @@ pub struct CacheStats {
     pub visits: u64,
     /// Blocks that were given back to whoever touches them next.
     pub handed_back: u64,
+    /// Times that another server was asked for blocks that were overwritten here.
+    pub takes: u64,
+    /// Blocks that were passed on to servers that overwrote them.
+    pub passed_on: u64,
     /// Byte-range locks taken around accesses to plain files.
     pub locks: u64,
     /// Memory of blocks.
@@ -147,7 +156,7 @@ impl SharedFileStore {
         let _names = lock(&self.names);
         let mut files = self.core.files.write().unwrap_or_else(PoisonError::into_inner);
         let file = match files.get(&inode) {
-            Some(file) if file.place.homes.is_some() != place.homes.is_some() => {
+            Some(file) if file.place.kind() != place.kind() => {
                 let text = format!("{} is open with another placement", opened.path.display());
                 return Err(Fault::new(Code::Invalid, text));
             }
@@ -193,8 +202,10 @@ impl SharedFileStore {
     /// length is at least `file_bytes`.
     pub fn refresh_file(&self, inode: InodeId, file_bytes: u64) -> Result<(), Fault> {
         let Some(file) = self.core.file(inode) else { return Ok(()) };
+        file.sync_begins()?;
         file.flush(&self.core)?;
         file.plain.sync()?;
+        file.sync_ends();
         file.grow_to(file_bytes);
         Ok(file.forget_clean(&self.core)?)
     }
@@ -221,6 +232,8 @@ impl SharedFileStore {
             forwards: of(&self.core.counts.forwards),
             visits: of(&self.core.counts.visits),
             handed_back: of(&self.core.counts.handed_back),
+            takes: of(&self.core.counts.takes),
+            passed_on: of(&self.core.counts.passed),
             cached_bytes,
             dirty_bytes,
         }
@@ -253,7 +266,8 @@ impl SharedFileStore {
             Fault::new(Code::Invalid, format!("{}: the other servers are not known", opened.path.display()))
         })?;
         self.core.pool.state().gone.get_or_insert_default();
-        Ok(Some(Touch { homes, owners: Owners::default(), companions: Arc::clone(companions) }))
+        let companions = Arc::clone(companions);
+        Ok(Some(Touch { homes, owners: Owners::default(), companions, follows: place.follows }))
     }
 
     fn find(&self, object: ObjectId) -> Result<Shared, StoreError> {
@@ -265,47 +279,6 @@ impl SharedFileStore {
 impl Drop for SharedFileStore {
     fn drop(&mut self) {
         self.shut();
-    }
-}
-
-impl Places for SharedFileStore {
-    fn block_bytes(&self, inode: InodeId) -> Option<u64> {
-        let file = self.core.file(inode)?;
-        file.touch.as_ref().map(|_| file.place.block_bytes)
-    }
-
-    fn is_here(&self, inode: InodeId, range: Range<u64>) -> bool {
-        self.core.file(inode).is_some_and(|file| file.is_here(&range))
-    }
-
-    fn claim(&self, claim: &Claim) -> Result<Vec<Grant>, Fault> {
-        lock(&self.core.directory).claim(claim)
-    }
-
-    fn give_back(&self, back: &GiveBack) {
-        lock(&self.core.directory).give_back(back);
-    }
-
-    fn visit_read(&self, visit: Visit, target: &mut [u8]) -> Result<bool, StoreError> {
-        let file = self.find(visit.object)?;
-        file.visit(&self.core, visit, target.len() as u64, || {
-            let at = (visit.object.generation, visit.at.0);
-            let count = file.read_here(&self.core, at, target, false)?;
-            target[count..].fill(0);
-            Ok(())
-        })
-    }
-
-    fn visit_write(&self, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, StoreError> {
-        let file = self.find(visit.object)?;
-        file.visit(&self.core, visit, total_bytes(pieces), || {
-            file.write_here(&self.core, visit.object.generation, visit.at.0, pieces)
-        })
-    }
-
-    fn file_length(&self, inode: InodeId) -> Option<u64> {
-        let file = self.core.file(inode)?;
-        file.touch.as_ref().map(|_| file.length())
     }
 }
 

@@ -1,19 +1,26 @@
 //! What one server knows of whose the blocks of a file are.
 //!
 //! ```text
-//!  (nothing) ─► asked ─► mine ─► leaving ─► (nothing)
+//!  (nothing) ─► asked ─► mine ─► leaving ─► (nothing), or theirs if it was passed on
 //!                 └────► theirs ─────────► (nothing)
+//!                          └─► taking ─► filling ─► mine
 //! ```
-//! Never: waits for more than the answer of a home, which waits for nobody; lets a block go that somebody works on. Always: `mine` is what
-//! the home says too, or is about to hear; `theirs` may be outdated, and then the owner says so.
+//! Never: lets a block go that somebody works on; lets a server that takes a block wait for one that this server is taking itself, so that
+//! no two wait for each other. Always: `mine` is what the home says too, or is about to hear; `theirs` may be outdated, and then the owner
+//! says so; nobody gets at a block between the moment it becomes this server's by taking and the moment it has its new bytes.
 
-use std::collections::HashMap;
+mod taking;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use pario_core::ServerIndex;
 
+pub(super) use self::taking::Parted;
 use crate::places::Grant;
 use crate::sync::lock;
 
@@ -33,6 +40,12 @@ enum Stand {
     Mine { number: u64, users: u32 },
     /// It was, and its home is being told.
     Leaving,
+    /// It was passed on, and its home could not be told: it must be before anybody here asks for the block.
+    Owed { number: u64, to: ServerIndex },
+    /// Its owner is asked to pass it on, since all of it is to be overwritten here. How often the file had been synced by then.
+    Taking { syncs: u64 },
+    /// It was passed on to this server, and is being overwritten.
+    Filling { syncs: u64 },
     /// It was another one's when it was last heard of.
     Theirs(ServerIndex),
 }
@@ -49,6 +62,12 @@ struct Table {
     blocks: HashMap<u64, Stand>,
     /// How many of them are other servers'.
     theirs: usize,
+    /// How often a sync of the file began here.
+    syncs: u64,
+    /// The last of them that is over.
+    synced: u64,
+    /// Blocks that are being taken, by the number of syncs before.
+    takes: BTreeMap<u64, usize>,
 }
 
 /// Where an access goes on.
@@ -60,6 +79,8 @@ pub(super) enum Begun {
     Theirs(ServerIndex, u64),
     /// These blocks of one home must be asked for first; [`Owners::answered`] must follow.
     Ask(ServerIndex, Vec<u64>),
+    /// Its home must be told first whom it was passed on to; [`Owners::passed`] must follow.
+    Tell { number: u64, to: ServerIndex },
     /// Somebody else has just asked.
     Again,
     /// An answer that must come did not.
@@ -77,13 +98,24 @@ pub(super) enum Found {
     Unknown,
 }
 
+impl Stand {
+    /// It will change soon without anybody's doing.
+    fn is_pending(self) -> bool {
+        match self {
+            Stand::Asked | Stand::Leaving | Stand::Taking { .. } | Stand::Filling { .. } => true,
+            Stand::Mine { .. } | Stand::Theirs(_) | Stand::Owed { .. } => false,
+        }
+    }
+}
+
 impl Owners {
     /// Where an access to these blocks begins.
     pub(super) fn begin(&self, blocks: Range<u64>, home: impl Fn(u64) -> ServerIndex) -> Begun {
-        let pending = |table: &mut Table| {
-            matches!(table.blocks.get(&blocks.start), Some(Stand::Asked | Stand::Leaving))
+        let Some(mut table) =
+            self.wait_while(&(blocks.start..blocks.start.saturating_add(1)), Stand::is_pending)
+        else {
+            return Begun::Stuck;
         };
-        let Some(mut table) = self.wait_while(pending) else { return Begun::Stuck };
         match table.blocks.get(&blocks.start).copied() {
             Some(Stand::Mine { .. }) => {
                 let is_mine = |block: &u64| matches!(table.blocks.get(block), Some(Stand::Mine { .. }));
@@ -96,7 +128,13 @@ impl Owners {
                 let end = blocks.clone().take_while(is_theirs).last().map_or(blocks.start, |last| last + 1);
                 Begun::Theirs(server, end)
             }
-            Some(Stand::Asked | Stand::Leaving) => Begun::Stuck,
+            Some(Stand::Owed { number, to }) => {
+                table.set(blocks.start, Some(Stand::Leaving));
+                Begun::Tell { number, to }
+            }
+            Some(Stand::Asked | Stand::Leaving | Stand::Taking { .. } | Stand::Filling { .. }) => {
+                Begun::Stuck
+            }
             None => {
                 drop(table);
                 // Whoever was faster asks for it.
@@ -126,10 +164,7 @@ impl Owners {
     /// A home has answered for blocks that were asked for; `None`: it did not.
     pub(super) fn answered(&self, blocks: &[u64], grants: Option<&[Grant]>, own: ServerIndex) {
         let mut table = lock(&self.table);
-        if REMEMBERED_MAX < table.theirs {
-            table.blocks.retain(|_, stand| !matches!(stand, Stand::Theirs(_)));
-            table.theirs = 0;
-        }
+        table.bound();
         for (place, block) in blocks.iter().enumerate() {
             let stand = grants.and_then(|grants| grants.get(place)).map(|grant| match grant.owner {
                 owner if owner == own => Stand::Mine { number: grant.number, users: 0 },
@@ -144,18 +179,17 @@ impl Owners {
     /// Somebody comes for these blocks.
     pub(super) fn visited(&self, blocks: Range<u64>) -> Found {
         let mut left = false;
-        let pending = |table: &mut Table| {
-            let stands = || blocks.clone().map(|block| table.blocks.get(&block));
-            left |= stands().any(|stand| matches!(stand, Some(Stand::Leaving)));
-            stands().any(|stand| matches!(stand, Some(Stand::Asked | Stand::Leaving)))
+        let pending = |stand: Stand| {
+            left |= stand == Stand::Leaving;
+            stand.is_pending()
         };
-        let Some(mut table) = self.wait_while(pending) else { return Found::Gone };
+        let Some(mut table) = self.wait_while(&blocks, pending) else { return Found::Gone };
         let stands = || blocks.clone().map(|block| table.blocks.get(&block));
         if stands().all(|stand| matches!(stand, Some(Stand::Mine { .. }))) {
             table.pin(blocks);
             return Found::Mine;
         }
-        let theirs = stands().any(|stand| matches!(stand, Some(Stand::Theirs(_))));
+        let theirs = stands().any(|stand| matches!(stand, Some(Stand::Theirs(_) | Stand::Owed { .. })));
         if left || theirs { Found::Gone } else { Found::Unknown }
     }
 
@@ -167,6 +201,8 @@ impl Owners {
                 *users = users.saturating_sub(1);
             }
         }
+        drop(table);
+        self.changed.notify_all();
     }
 
     /// Another server said that these are not its own.
@@ -228,14 +264,32 @@ impl Owners {
         table.blocks.len() - table.theirs
     }
 
+    /// Waits while one of these blocks is pending. A home answers soon or never; whoever takes a block may wait for its owner, as any
+    /// visitor may.
     fn wait_while(
         &self,
-        pending: impl FnMut(&mut Table) -> bool,
+        blocks: &Range<u64>,
+        mut pending: impl FnMut(Stand) -> bool,
     ) -> Option<std::sync::MutexGuard<'_, Table>> {
-        let table = lock(&self.table);
-        let waited = self.changed.wait_timeout_while(table, ANSWER_MAX, pending);
-        let (table, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        (!time.timed_out()).then_some(table)
+        let mut table = lock(&self.table);
+        loop {
+            let mut some = |table: &mut Table| {
+                let mut stands = blocks.clone().filter_map(|block| table.blocks.get(&block).copied());
+                stands.any(&mut pending)
+            };
+            let waited = self.changed.wait_timeout_while(table, ANSWER_MAX, &mut some);
+            let (after, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !time.timed_out() {
+                return Some(after);
+            }
+            table = after;
+            let is_taken = |block| {
+                matches!(table.blocks.get(&block), Some(Stand::Taking { .. } | Stand::Filling { .. }))
+            };
+            if !blocks.clone().any(is_taken) {
+                return None;
+            }
+        }
     }
 }
 
@@ -247,6 +301,29 @@ impl Table {
             None => self.blocks.remove(&block),
         };
         self.theirs = self.theirs + is_theirs(stand) - is_theirs(before);
+        let takes = |stand: Option<Stand>| {
+            let (Stand::Taking { syncs } | Stand::Filling { syncs }) = stand? else { return None };
+            Some(syncs)
+        };
+        if let Some(syncs) = takes(stand) {
+            *self.takes.entry(syncs).or_default() += 1;
+        }
+        if let Some(syncs) = takes(before)
+            && let Some(count) = self.takes.get_mut(&syncs)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.takes.remove(&syncs);
+            }
+        }
+    }
+
+    /// Forgets what others own when that is too much.
+    fn bound(&mut self) {
+        if REMEMBERED_MAX < self.theirs {
+            self.blocks.retain(|_, stand| !matches!(stand, Stand::Theirs(_)));
+            self.theirs = 0;
+        }
     }
 
     fn pin(&mut self, blocks: Range<u64>) {
@@ -255,92 +332,5 @@ impl Table {
                 *users += 1;
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OWN: ServerIndex = ServerIndex(0);
-    const OTHER: ServerIndex = ServerIndex(1);
-
-    fn grants(owners: &[u16]) -> Vec<Grant> {
-        let grant =
-            |(number, owner): (usize, &u16)| Grant { owner: ServerIndex(*owner), number: number as u64 };
-        owners.iter().enumerate().map(grant).collect()
-    }
-
-    /// Blocks 0 to 4: two of this server's, two of another's, one that nobody asked for.
-    fn owners() -> Owners {
-        let owners = Owners::default();
-        let asked = owners.begin(0..4, |_| OWN);
-        assert_eq!(asked, Begun::Ask(OWN, vec![0, 1, 2, 3]));
-        owners.answered(&[0, 1, 2, 3], Some(&grants(&[0, 0, 1, 1])), OWN);
-        owners
-    }
-
-    #[test]
-    fn runs_end_where_the_owner_changes_and_homes_are_asked_apart() {
-        let owners = owners();
-        assert_eq!(owners.begin(0..5, |_| OWN), Begun::Mine(2));
-        assert_eq!(owners.begin(2..5, |_| OWN), Begun::Theirs(OTHER, 4));
-        let home = |block: u64| ServerIndex(u16::from(6 <= block));
-        assert_eq!(owners.begin(4..9, home), Begun::Ask(OWN, vec![4, 5]));
-        owners.answered(&[4, 5], None, OWN);
-        assert_eq!(
-            owners.begin(4..5, home),
-            Begun::Ask(OWN, vec![4]),
-            "an answer that failed leaves nothing"
-        );
-    }
-
-    #[test]
-    fn what_is_worked_on_or_wanted_stays() {
-        let owners = owners();
-        assert_eq!(owners.begin(0..1, |_| OWN), Begun::Mine(1));
-        assert_eq!(owners.leave(0..4, |_| false), [(1, 1)]);
-        owners.left(&[(1, 1)]);
-        owners.end(0..1);
-        assert_eq!(owners.leave(0..4, |block| block == 0), []);
-        assert_eq!((owners.mine(), owners.count()), (vec![0], 1));
-        assert_eq!(owners.leave(0..4, |_| false), [(0, 0)]);
-        owners.left(&[(0, 0)]);
-        assert_eq!((owners.mine(), owners.count()), (vec![], 0));
-    }
-
-    #[test]
-    fn visitors_wait_for_answers_and_are_told_what_is_gone() {
-        let owners = owners();
-        assert_eq!(owners.visited(0..2), Found::Mine);
-        assert_eq!(owners.visited(1..3), Found::Gone);
-        assert_eq!(owners.visited(9..10), Found::Unknown);
-        assert!(matches!(owners.begin(9..10, |_| OTHER), Begun::Ask(..)));
-        std::thread::scope(|scope| {
-            let visitor = scope.spawn(|| owners.visited(9..10));
-            owners.answered(&[9], Some(&grants(&[0])), OWN);
-            assert_eq!(visitor.join().unwrap(), Found::Mine);
-        });
-        owners.end(9..10);
-        assert_eq!(owners.leave([9], |_| false).len(), 1);
-        std::thread::scope(|scope| {
-            let visitor = scope.spawn(|| owners.visited(9..10));
-            owners.left(&[(9, 0)]);
-            assert_ne!(visitor.join().unwrap(), Found::Mine);
-        });
-        owners.forget(2..3, OTHER);
-        owners.forget(3..4, OWN);
-        assert_eq!(owners.begin(3..4, |_| OWN), Begun::Theirs(OTHER, 4), "only what that server said");
-        assert!(matches!(owners.begin(2..3, |_| OWN), Begun::Ask(..)));
-    }
-
-    #[test]
-    fn what_is_remembered_of_others_is_bounded() {
-        let owners = Owners::default();
-        let all: Vec<u64> = (0..REMEMBERED_MAX as u64 + 2).collect();
-        owners.answered(&all, Some(&grants(&vec![1; all.len()])), OWN);
-        owners.answered(&[u64::MAX], Some(&grants(&[1])), OWN);
-        assert_eq!(lock(&owners.table).blocks.len(), 1);
-        assert_eq!(owners.count(), 0);
     }
 }

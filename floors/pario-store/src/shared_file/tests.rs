@@ -1,6 +1,7 @@
 //! The store of a cooperative cache against a byte array and against the plain file below it, beside others who write to that file.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicI32;
@@ -86,7 +87,8 @@ impl World {
                 writes: true,
                 locks,
             };
-            let place = Place { server, layout, block_bytes: BLOCK, homes: None, direct: false };
+            let place =
+                Place { server, layout, block_bytes: BLOCK, homes: None, follows: false, direct: false };
             store.open(INODE, place, opened, world.model.len() as u64).unwrap();
         }
         world
@@ -376,8 +378,14 @@ fn a_file_that_is_not_open_is_refused_and_blocks_must_divide_stripes() {
     let file = Below { file: world.plain.reopen().unwrap(), error: Arc::default() };
     let opened =
         PlainFile { path: "f".into(), file: Arc::new(file), reads: true, writes: false, locks: false };
-    let place =
-        Place { server: ServerIndex(0), layout: world.layout, block_bytes: 3000, homes: None, direct: false };
+    let place = Place {
+        server: ServerIndex(0),
+        layout: world.layout,
+        block_bytes: 3000,
+        homes: None,
+        follows: false,
+        direct: false,
+    };
     assert!(world.stores[0].open(InodeId(9), place, opened.clone(), 0).is_err());
     let place = Place { block_bytes: BLOCK, ..place };
     world.stores[0].open(InodeId(9), place, opened, 10).unwrap();

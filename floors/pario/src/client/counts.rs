@@ -145,6 +145,8 @@ impl Counters {
             | Request::GiveBack { .. }
             | Request::VisitRead { .. }
             | Request::VisitWrite { .. }
+            | Request::Pass { .. }
+            | Request::VisitTake { .. }
             | Request::Shutdown { .. } => return,
         };
         add(kind, 1);

@@ -1,15 +1,15 @@
 //! What servers of one application ask each other about blocks without a fixed place.
 //!
-//! Never: repeats a visit whose answer was lost: it may have happened. Always: claims and returns may be repeated, since each ownership
-//! has its number.
+//! Never: repeats a visit whose answer was lost: it may have happened. Always: what homes are asked and told may be repeated, since each
+//! ownership has its number.
 
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::buffers;
 use pario_net::message::{Reply, Request};
-use pario_server::store::{Claim, GiveBack, Grant, Visit};
+use pario_server::store::{Answer, Claim, GiveBack, Grant, Pass, Take, Taken, Visit};
 use pario_sys::Piece;
 
-use super::mount::{Mount, odd};
+use super::mount::{Mount, Started, odd};
 
 impl Mount {
     /// Asks a home whose blocks are.
@@ -30,18 +30,47 @@ impl Mount {
         self.call(home, &Request::GiveBack { server, inode, blocks: blocks.clone() }).map(|_| ())
     }
 
-    /// Reads at an owner; false if it is not that.
+    /// Tells a home that blocks are passed on.
+    pub(crate) fn pass(&self, home: ServerIndex, pass: &Pass) -> Result<(), Fault> {
+        let Pass { server, to, inode, ref blocks } = *pass;
+        self.call(home, &Request::Pass { server, to, inode, blocks: blocks.clone() }).map(|_| ())
+    }
+
+    /// Asks the owner of blocks for them.
+    pub(crate) fn take(&self, owner: ServerIndex, take: Take) -> Result<Answer<'_, Taken>, Fault> {
+        let Take { to, visit: Visit { object, at, told }, blocks, syncs } = take;
+        let started = self.start(owner, &Request::VisitTake { object, at, blocks, to, syncs, told }, &[])?;
+        Ok(Box::new(move || self.taken(started)))
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    pub(crate) fn visit_read(
-        &self,
+    fn taken(&self, started: Started) -> Result<Taken, Fault> {
+        match self.finish(started, None)?.reply {
+            Reply::Claimed { grants } => {
+                Ok(Taken::Yours(grants.into_iter().map(|(_, number)| number).collect()))
+            }
+            Reply::NotMine {} => Ok(Taken::NotMine),
+            Reply::Done {} => Ok(Taken::Late),
+            other => Err(odd(&other)),
+        }
+    }
+
+    /// Reads at an owner; false if it is not that.
+    pub(crate) fn visit_read<'a>(
+        &'a self,
         owner: ServerIndex,
         visit: Visit,
-        target: &mut [u8],
-    ) -> Result<bool, Fault> {
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, bool>, Fault> {
         let Visit { object, at, told } = visit;
         let bytes = u32::try_from(target.len())
             .map_err(|_| Fault::new(Code::TooLarge, "a visit of more than a message carries"))?;
         let started = self.start(owner, &Request::VisitRead { object, at, bytes, told }, &[])?;
+        Ok(Box::new(move || self.visited(started, target)))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
+    fn visited(&self, started: Started, target: &mut [u8]) -> Result<bool, Fault> {
         let answer = self.finish(started, Some(&mut *target))?;
         match answer.reply {
             Reply::Data {} if answer.data_bytes == target.len() => Ok(true),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use pario_core::{Code, Fault, ServerIndex};
-use pario_server::store::{Claim, Companions, GiveBack, Grant, Visit};
+use pario_server::store::{Answer, Claim, Companions, GiveBack, Grant, Pass, Take, Taken, Visit};
 use pario_sys::Piece;
 
 use crate::client::Mount;
@@ -43,8 +43,23 @@ impl Companions for Others {
         self.mount.give_back(home, back).map_err(|fault| self.name(home, fault))
     }
 
-    fn read(&self, owner: ServerIndex, visit: Visit, target: &mut [u8]) -> Result<bool, Fault> {
-        self.mount.visit_read(owner, visit, target).map_err(|fault| self.name(owner, fault))
+    fn pass(&self, home: ServerIndex, pass: &Pass) -> Result<(), Fault> {
+        self.mount.pass(home, pass).map_err(|fault| self.name(home, fault))
+    }
+
+    fn take(&self, owner: ServerIndex, take: Take) -> Result<Answer<'_, Taken>, Fault> {
+        let answer = self.mount.take(owner, take).map_err(|fault| self.name(owner, fault))?;
+        Ok(Box::new(move || answer().map_err(|fault| self.name(owner, fault))))
+    }
+
+    fn read<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, bool>, Fault> {
+        let answer = self.mount.visit_read(owner, visit, target).map_err(|fault| self.name(owner, fault))?;
+        Ok(Box::new(move || answer().map_err(|fault| self.name(owner, fault))))
     }
 
     fn write(&self, owner: ServerIndex, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, Fault> {

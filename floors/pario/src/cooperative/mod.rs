@@ -9,7 +9,7 @@
 //! On one node, above a file system of that node, the kernel's own cache is the one that all processes share: there the plain file is lent to
 //! them, and the servers keep order only.
 //!
-//! Blocks have a fixed home, or are kept where they were first touched: then a member sends every access to the server of its own node, which
+//! Blocks have a fixed home, or are kept where they were first touched, or last overwritten: then a member sends every access to the server of its own node, which
 //! owns the block or reaches it at its owner (`pario-store/src/shared_file/first_touch.rs`).
 //!
 //! Never: writes anything but the file; keeps a block at two servers; outlives the last file that it was started for. Always: the
@@ -87,14 +87,14 @@ pub fn open_shared(
     let facts = Facts::find(&group, path, mine.as_ref(), options)?;
     let (inode, bytes) = cooperation.find_inode(&group, &facts)?;
     // Where there is one server only, every block is cached there in any case.
-    let first_touch = options.placement == Placement::FirstTouch && 1 < cooperation.servers();
+    let placement = if 1 < cooperation.servers() { options.placement } else { Placement::Home };
     let direct = facts.direct && cooperation.servers() == 1;
-    let facts = Facts { bytes, first_touch, direct, ..facts };
+    let facts = Facts { bytes, placement, direct, ..facts };
     let served = cooperation.serve(inode, mine, (path, &facts));
     group.agree(served.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let above = served?;
     let name = path.to_string_lossy();
-    let through = if facts.first_touch { Some(cooperation.through(&group, &facts)?) } else { None };
+    let through = if placement.is_free() { Some(cooperation.through(&group, &facts)?) } else { None };
     let file = cooperation.options(options).through(through).open_inode(inode, &name);
     group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
     let file = file?;
@@ -135,8 +135,7 @@ struct Facts {
     block_bytes: u64,
     stripe_bytes: u64,
     locks: bool,
-    /// Blocks have no fixed place.
-    first_touch: bool,
+    placement: Placement,
     /// The processes of the only node use the plain file themselves.
     direct: bool,
     mode: u32,
@@ -287,12 +286,13 @@ impl Cooperation {
         let extends = self.role.rank == 0;
         if let (Some(own), Some(opened)) = (&self.own, &mine) {
             let homes = self.layout(facts)?;
-            let layout = if facts.first_touch { self.layout_at(own.index, facts)? } else { homes };
+            let layout = if facts.placement.is_free() { self.layout_at(own.index, facts)? } else { homes };
             let place = Place {
                 server: own.index,
                 layout,
                 block_bytes: facts.block_bytes,
-                homes: facts.first_touch.then_some(homes),
+                homes: facts.placement.is_free().then_some(homes),
+                follows: facts.placement == Placement::LastWriter,
                 direct: facts.direct,
             };
             own.store.open(inode, place, opened.for_store(path, facts.locks)?, facts.bytes)?;
@@ -301,10 +301,9 @@ impl Cooperation {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             *open.entry(facts.name.clone()).or_default() += 1;
         }
-        let placement = if facts.first_touch { Placement::FirstTouch } else { Placement::Home };
         Ok(Above::new(
             self,
-            (inode, &facts.name, placement),
+            (inode, &facts.name, facts.placement),
             path,
             mine.filter(|_| extends).map(Opened::into_file),
         ))

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use pario_core::limits::{STRIPE_BYTES_DEFAULT, STRIPE_BYTES_MAX};
 use pario_core::{Code, Fault, Size};
+use serde::{Deserialize, Serialize};
 
 use super::block::UNIT;
 use crate::error::{Error, Result};
@@ -13,22 +14,32 @@ use crate::error::{Error, Result};
 pub const CACHE_VARIABLE: &str = "PARIO_CACHE";
 
 /// At which node a block is cached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Placement {
     /// At its home: blocks are dealt round-robin to the nodes.
     #[default]
     Home,
     /// At the node whose process touched it first; others reach it there. Whoever touches it next gets it when it was thrown out.
     FirstTouch,
+    /// The same, but a block goes to the node whose process overwrites all of it.
+    LastWriter,
 }
 
 impl Placement {
+    const ALL: [Placement; 3] = [Placement::Home, Placement::FirstTouch, Placement::LastWriter];
+
+    /// Whether blocks have no fixed place.
+    pub(super) fn is_free(self) -> bool {
+        self != Placement::Home
+    }
+
     /// As settings and hints call it.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Placement::Home => "home",
             Placement::FirstTouch => "first-touch",
+            Placement::LastWriter => "last-writer",
         }
     }
 }
@@ -37,10 +48,10 @@ impl FromStr for Placement {
     type Err = Error;
 
     fn from_str(word: &str) -> Result<Placement> {
-        [Placement::Home, Placement::FirstTouch]
-            .into_iter()
-            .find(|placement| placement.word() == word.trim())
-            .ok_or_else(|| Error::Setup(format!("placement `{word}`: it is `home` or `first-touch`")))
+        let found = Placement::ALL.into_iter().find(|placement| placement.word() == word.trim());
+        found.ok_or_else(|| {
+            Error::Setup(format!("placement `{word}`: it is `home`, `first-touch` or `last-writer`"))
+        })
     }
 }
 
@@ -153,7 +164,8 @@ fn parse(text: &str) -> Result<Option<SharedOptions>> {
             "block" => options.block_bytes = Some(size()?),
             "stripe" => options.stripe_bytes = Some(size()?),
             "placement" => {
-                options.placement = value.parse().map_err(|_| odd("it is `home` or `first-touch`"))?;
+                options.placement =
+                    value.parse().map_err(|_| odd("it is `home`, `first-touch` or `last-writer`"))?;
             }
             "noncoherent" | "direct" => {
                 let choice = match value.trim() {
@@ -192,6 +204,10 @@ mod tests {
         assert_eq!(options.direct, Some(false));
         let first = parse("placement=first-touch").unwrap().unwrap();
         assert_eq!(first.placement, Placement::FirstTouch);
+        for placement in Placement::ALL {
+            let said = parse(&format!("placement={}", placement.word())).unwrap().unwrap();
+            assert_eq!(said.placement, placement);
+        }
         for odd in
             ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "direct=maybe", "size=4KiB"]
         {

@@ -13,7 +13,7 @@ use pario_server::store::shared_file::PlainFile;
 
 use super::Facts;
 use super::block::{Known, choose, seen};
-use super::options::SharedOptions;
+use super::options::{Placement, SharedOptions};
 use crate::error::Result;
 
 /// File systems whose clients' caches do not see each other's writes at once: NFS, SMB (three numbers), 9P.
@@ -79,7 +79,7 @@ impl Opened {
             block_bytes,
             stripe_bytes: options.stripe_of(block_bytes),
             locks: options.noncoherent.unwrap_or_else(|| NONCOHERENT.contains(&self.kind)),
-            first_touch: false,
+            placement: Placement::Home,
             direct: options.direct.unwrap_or_else(|| LOCAL.contains(&self.kind)),
             mode: metadata.mode() & 0o7777,
             owner: (metadata.uid(), metadata.gid()),

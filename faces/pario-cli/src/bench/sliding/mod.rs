@@ -21,6 +21,7 @@ use pario::core::Size;
 
 use self::scene::{Scene, Stage};
 use self::show::Shown;
+pub(crate) use self::way::Way;
 use super::error::BenchError;
 use super::ground::Ground;
 use super::machine::Machine;
@@ -45,6 +46,8 @@ pub(crate) struct SlidingPlan {
     pub(crate) link_bits_s: u64,
     /// Memory of the cache on each node.
     pub(crate) cache: Size,
+    /// Only these; all if there are none.
+    pub(crate) sides: Vec<Way>,
 }
 
 /// Most processes of a scene.
@@ -151,10 +154,14 @@ fn title(plan: &SlidingPlan, shown: &Shown) -> String {
             plan.link_bits_s / 1_000_000
         ),
     };
-    let missing = if shown.has_first_touch() { "" } else { ". Placement first-touch: not supported" };
+    let missing = if shown.has_free_places() || !plan.sides.is_empty() {
+        ""
+    } else {
+        ". Placements but home: not supported"
+    };
     format!(
         "pario bench sliding: {processes} processes, file of {bytes}, windows of two pages of {}, {} rounds per segment; cooperative cache of {} \
-         per node, range locks and unlocked access in turn, {} times. {below}{missing}",
+         per node (placement last-writer; home and first-touch beside it), range locks and unlocked access in turn, {} times. {below}{missing}",
         plan.page, plan.rounds, plan.cache, plan.pairs
     )
 }

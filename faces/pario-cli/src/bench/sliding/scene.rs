@@ -27,6 +27,7 @@ pub(super) struct Scene {
     pairs: usize,
     cache_bytes: u64,
     hosts: usize,
+    ways: Vec<Way>,
 }
 
 /// Where it is played.
@@ -58,6 +59,10 @@ impl Scene {
             pairs: plan.pairs,
             cache_bytes: plan.cache.0,
             hosts: plan.hosts,
+            ways: Way::ALL
+                .into_iter()
+                .filter(|way| plan.sides.is_empty() || plan.sides.contains(way))
+                .collect(),
         }
     }
 
@@ -92,9 +97,9 @@ impl Stage<'_> {
     /// hosts the links hide that.
     pub(super) fn play(&self, scene: &Scene, progress: &Progress) -> Result<Takes, BenchError> {
         let mut takes = Takes::new();
-        let mut ways = Way::ALL.to_vec();
+        let mut ways = scene.ways.clone();
         if self.crew(scene, Way::CacheFirstTouch, true)?.counts.contains_key(UNSUPPORTED) {
-            ways.retain(|way| *way != Way::CacheFirstTouch);
+            ways.retain(|way| !way.is_cached() || *way == Way::CacheHome);
         }
         for pair in usize::from(1 < scene.hosts)..=scene.pairs {
             let what = format!("{} processes, {}, run", scene.pattern.processes, scene.bytes.rounded());

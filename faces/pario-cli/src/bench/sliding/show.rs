@@ -54,7 +54,8 @@ impl Shown {
         });
     }
 
-    pub(super) fn has_first_touch(&self) -> bool {
+    /// Whether blocks may be elsewhere than at their homes.
+    pub(super) fn has_free_places(&self) -> bool {
         self.scenes.iter().any(|found| found.takes.contains_key(&Way::CacheFirstTouch))
     }
 
@@ -77,11 +78,13 @@ impl Shown {
 
     fn ratios(&self, figures: &mut Figures, found: &Found, suffix: &str) {
         let node = if self.is_far { "" } else { "_node" };
-        for (way, word) in [(Way::CacheHome, ""), (Way::CacheFirstTouch, "_first_touch")] {
+        let sides =
+            [(Way::CacheLastWriter, ""), (Way::CacheHome, "_home"), (Way::CacheFirstTouch, "_first_touch")];
+        for (way, word) in sides {
             for rival in [Way::RangeLocks, Way::Unlocked] {
                 let Some(ratio) = found.ratio(way, rival) else { continue };
                 let goal = match (rival, self.is_far) {
-                    _ if !self.is_promised || way != Way::CacheHome => Goal::None,
+                    _ if !self.is_promised || way != Way::CacheLastWriter => Goal::None,
                     (Way::RangeLocks, true) => Goal::AtLeast(5.0),
                     (Way::Unlocked, true) => Goal::AtLeast(1.0),
                     (Way::RangeLocks, false) => Goal::AtLeast(0.8),
@@ -145,7 +148,7 @@ impl Shown {
             "link_bits_per_s": (1 < plan.hosts).then_some(plan.link_bits_s),
             "cache_bytes": plan.cache.0,
             "below": if 1 < plan.hosts { "a plain file of another host, over FUSE and TCP" } else { "a plain file" },
-            "first_touch": if self.has_first_touch() { "supported" } else { "not supported" },
+            "placements": if self.has_free_places() { "last-writer, home, first-touch" } else { "home" },
             "moved_bytes": self.scenes.iter().map(|found| found.moved_bytes).collect::<Vec<_>>(),
             "dir": dir,
         })
@@ -174,7 +177,7 @@ impl Found {
     /// How often the cache read and wrote each byte of the file below it.
     fn below(&self, figures: &mut Figures, suffix: &str) {
         for (way, takes) in &self.takes {
-            if *way != Way::CacheHome && *way != Way::CacheFirstTouch {
+            if !way.is_cached() {
                 continue;
             }
             for (word, count) in

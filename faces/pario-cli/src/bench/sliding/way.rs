@@ -1,12 +1,16 @@
 //! The sides of `pario bench sliding`: the ways in which a window is read and written.
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Whole;
 
 /// One way to go through the windows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(super) enum Way {
+pub(crate) enum Way {
+    /// Through the cooperative cache, blocks at whoever overwrote them last: the placement that is meant for this pattern.
+    CacheLastWriter,
     /// Through the cooperative cache, blocks at their homes.
     CacheHome,
     /// Through the cooperative cache, blocks where they were first touched.
@@ -18,12 +22,14 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Way; 4] = [Way::CacheHome, Way::CacheFirstTouch, Way::RangeLocks, Way::Unlocked];
+    pub(super) const ALL: [Way; 5] =
+        [Way::CacheLastWriter, Way::CacheHome, Way::CacheFirstTouch, Way::RangeLocks, Way::Unlocked];
 
     /// Its name in tables.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Way::CacheHome => "cache",
+            Way::CacheLastWriter => "cache",
+            Way::CacheHome => "cache-home",
             Way::CacheFirstTouch => "cache-first-touch",
             Way::RangeLocks => "range-locks",
             Way::Unlocked => "unlocked",
@@ -35,11 +41,41 @@ impl Way {
         self.word().replace('-', "_")
     }
 
+    /// Whether it is through the cooperative cache.
+    pub(super) fn is_cached(self) -> bool {
+        match self {
+            Way::CacheLastWriter | Way::CacheHome | Way::CacheFirstTouch => true,
+            Way::RangeLocks | Way::Unlocked => false,
+        }
+    }
+
     /// What a reader may rely on.
     pub(super) fn whole(self) -> Whole {
         match self {
-            Way::CacheHome | Way::CacheFirstTouch | Way::RangeLocks => Whole::Page,
+            Way::CacheHome | Way::CacheFirstTouch | Way::CacheLastWriter | Way::RangeLocks => Whole::Page,
             Way::Unlocked => Whole::Word,
         }
+    }
+}
+
+impl FromStr for Way {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Way::ALL.into_iter().find(|way| way.word() == text);
+        named.ok_or_else(|| format!("there are {}", Way::ALL.map(Way::word).join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_known_by_their_words() {
+        for way in Way::ALL {
+            assert_eq!(way.word().parse(), Ok(way));
+        }
+        assert!("locks".parse::<Way>().is_err_and(|said| said.contains("range-locks")));
     }
 }

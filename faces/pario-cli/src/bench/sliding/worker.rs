@@ -106,6 +106,7 @@ impl Target {
         let placement = match job.way {
             Way::CacheHome => Placement::Home,
             Way::CacheFirstTouch => Placement::FirstTouch,
+            Way::CacheLastWriter => Placement::LastWriter,
             Way::RangeLocks | Way::Unlocked => {
                 let file = File::options().read(true).write(true).open(&job.path);
                 let file = file.map_err(BenchError::at("opening", &job.path))?;

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use pario::core::Size;
 
 use super::Common;
-use crate::bench::sliding::{self, SlidingPlan};
+use crate::bench::sliding::{self, SlidingPlan, Way};
 use crate::context::Context;
 use crate::error::{CliError, Outcome};
 
@@ -36,6 +36,9 @@ pub(super) struct SlidingArgs {
     /// Memory of the cooperative cache on each node
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     cache: Size,
+    /// Only these sides, as in cache,range-locks [default: all]
+    #[arg(long, value_name = "SIDES", value_delimiter = ',')]
+    sides: Vec<Way>,
     /// Also draw the speeds of all sides into this file
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
@@ -71,6 +74,7 @@ impl SlidingArgs {
             hosts: self.hosts,
             link_bits_s: self.link.0,
             cache: self.cache,
+            sides: self.sides.clone(),
         };
         plan.check().map_err(CliError::usage)?;
         Ok(plan)
