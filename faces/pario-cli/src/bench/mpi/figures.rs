@@ -1,7 +1,8 @@
 //! What follows from the runs: speed against speed. *Best native* is the fastest of ROMIO and OMPIO, collective or independent; Pario's
 //! side is its collective call, by the faster of the two MPIs, unless the figure's name says otherwise.
 //!
-//! Always: a value is best round against best round; its least is best against worst, its most worst against best.
+//! Always: a value is median round against median round; its least is the other side's shortest round against our longest, its most the
+//! other way round.
 
 use super::case::{Case, How, OPEN_CLOSE, OVERLAP, Side};
 use crate::bench::figures::{Figure, Figures, Goal};
@@ -103,10 +104,10 @@ impl Group<'_> {
         let name = format!("{}_{kind}_vs_{them}", self.kernel);
         let note = format!("{} by {}, {} by {}", theirs.text(), theirs.by, ours.text(), ours.by);
         let figure = Figure {
-            value: theirs.best / ours.best,
+            value: theirs.median / ours.median,
             unit: "ratio",
-            min: theirs.best / ours.worst,
-            max: theirs.worst / ours.best,
+            min: theirs.shortest / ours.longest,
+            max: theirs.longest / ours.shortest,
             runs: theirs.rounds.min(ours.rounds),
         };
         let goal = self.goal(&name, (kind, them));
@@ -123,17 +124,19 @@ impl Group<'_> {
         wanted.map_or(Goal::None, |(_, least)| Goal::AtLeast(*least))
     }
 
-    /// The case with the shortest round.
+    /// The case with the shortest median.
     fn fastest(&self, times: &str, fits: impl Fn(&Case) -> bool) -> Option<Fastest> {
         let fitting = self.cases.iter().filter(|case| fits(case));
         let seen = fitting.filter_map(|case| {
-            let best = case.times.best(times)?;
+            let median = case.times.median(times)?;
             let rounds = case.times.of(times);
-            let worst = rounds.iter().copied().fold(best, f64::max);
+            let longest = rounds.iter().copied().fold(median, f64::max);
+            let shortest = rounds.iter().copied().filter(|seconds| 0.0 < *seconds).fold(median, f64::min);
             let by = format!("{} {}", case.mpi, case.work.how.word());
-            Some(Fastest { best, worst, rounds: rounds.len(), by, speed: case.times.bytes / best / 1e6 })
+            let speed = case.times.bytes / median / 1e6;
+            Some(Fastest { median, shortest, longest, rounds: rounds.len(), by, speed })
         });
-        seen.min_by(|one, other| one.best.total_cmp(&other.best))
+        seen.min_by(|one, other| one.median.total_cmp(&other.median))
     }
 
     /// By the slower of the MPIs: whoever opens many files has one of them.
@@ -170,8 +173,9 @@ impl Group<'_> {
 }
 
 struct Fastest {
-    best: f64,
-    worst: f64,
+    median: f64,
+    shortest: f64,
+    longest: f64,
     rounds: usize,
     by: String,
     speed: f64,

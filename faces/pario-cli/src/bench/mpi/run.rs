@@ -107,7 +107,7 @@ impl<'a> Bench<'a> {
         let mut lines: Vec<String> =
             self.installations.iter().map(|mpi| format!("{}: {}", mpi.io, version(&mpi.launcher))).collect();
         lines.push(format!(
-            "files of {} MiB, each time the best of {} rounds, {} of each of {} runs in turn with the other sides; pario: {SERVERS} servers",
+            "files of {} MiB, each time the median of {} rounds, {} of each of {} runs in turn with the other sides; pario: {SERVERS} servers",
             plan.megabytes,
             plan.rounds * plan.passes,
             plan.rounds,

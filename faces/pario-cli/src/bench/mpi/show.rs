@@ -54,7 +54,7 @@ impl MpiReport {
         let mut table = Table::with_head(&head);
         self.cases
             .iter()
-            .filter(|case| case.times.best("total_s").is_some())
+            .filter(|case| case.times.median("total_s").is_some())
             .for_each(|case| table.row(cells(case)));
         let mut text = Vec::new();
         // Writing into memory does not fail.
@@ -116,7 +116,7 @@ impl MpiReport {
             let _ = write!(text, " {words} |");
         }
         text.push_str("\n|---|---|---|---|---|---|---|---|---|---|\n");
-        for case in self.cases.iter().filter(|case| case.times.best("total_s").is_some()) {
+        for case in self.cases.iter().filter(|case| case.times.median("total_s").is_some()) {
             let _ = writeln!(text, "| {} |", cells(case).join(" | "));
         }
         text.push('\n');
@@ -131,7 +131,7 @@ fn cells(case: &Case) -> Vec<String> {
     let work = &case.work;
     let how = if work.limited { format!("{}, limited", work.how.word()) } else { work.how.word().to_owned() };
     let speed = |kind: &str| case.times.speed(kind).map_or("-".to_owned(), |speed| format!("{speed:.0}"));
-    let open = case.times.best("open_s").map_or("-".to_owned(), |seconds| format!("{:.1}", seconds * 1e3));
+    let open = case.times.median("open_s").map_or("-".to_owned(), |seconds| format!("{:.1}", seconds * 1e3));
     let first = [
         work.kernel.clone(),
         case.mpi.to_owned(),
