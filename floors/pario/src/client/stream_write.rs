@@ -25,6 +25,9 @@ const LARGE_BYTES: u64 = 512 << 10;
 /// So many pieces are looked at together; a view may have small ones behind its large ones.
 const PIECES_AT_ONCE_MAX: usize = 4096;
 
+/// Servers are met for so many calls to come: in the middle of a round of taking one answers late.
+const CALLS_AHEAD: u64 = 4;
+
 /// Where in which view.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -42,6 +45,13 @@ impl Place {
         let first = view.file_offset(self.stream.start)?;
         let last = view.file_offset(self.stream.end.checked_sub(1)?)?;
         Some(first..last.checked_add(1)?)
+    }
+
+    /// The same with what comes next if the program goes on like this.
+    fn with_next(&self) -> Place {
+        let bytes = (self.stream.end - self.stream.start).saturating_mul(CALLS_AHEAD);
+        let end = self.stream.end.saturating_add(bytes).min(self.view.view().stream_bytes());
+        Place { view: Arc::clone(&self.view), stream: self.stream.start..end.max(self.stream.end) }
     }
 
     /// Whether it is one piece of the file.
@@ -180,7 +190,7 @@ impl StreamWrite<'_> {
         if self.file.placed.is_none()
             && concerns.iter().any(|one| !mount.is_told(one.server, &self.place.view))
         {
-            mount.introduce(concerns.iter().map(|concern| concern.server));
+            mount.introduce(self.file.concerns(&self.place.with_next()).iter().map(|concern| concern.server));
         }
         for concern in concerns {
             let connection = self.file.mount.connection(concern.server).map_err(at)?;
