@@ -23,6 +23,8 @@ pub mod room;
 pub mod shared;
 pub mod signals;
 pub mod socket;
+#[cfg(not(loom))]
+mod streaming;
 pub mod sync;
 
 #[cfg(loom)]

@@ -25,6 +25,7 @@ unsafe impl Send for Piece<'_> {}
 unsafe impl Sync for Piece<'_> {}
 
 impl<'a> From<&'a [u8]> for Piece<'a> {
+    #[inline]
     fn from(bytes: &'a [u8]) -> Self {
         Piece { start: bytes.as_ptr(), len: bytes.len(), memory: PhantomData }
     }
@@ -39,12 +40,14 @@ impl<'a> Piece<'a> {
 
     /// Bytes in it.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are none.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

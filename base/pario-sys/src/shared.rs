@@ -20,6 +20,8 @@ use crate::clock::timespec;
 use crate::piece::Piece;
 use crate::process::fork_generation;
 
+/// Less stays in the cache: it may be read again at once.
+const STREAMED_BYTES_MIN: usize = 4096;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// What a mapping may be used for.
@@ -192,6 +194,17 @@ impl Shared {
         // SAFETY: `pointer` checked that the target lies in the mapping, which is writable; `source` is a Rust slice and so
         // cannot overlap it. A peer that races only spoils bytes that readers treat as untrusted.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
+    }
+
+    /// The same past the caches, where there is enough of it: for what a peer reads later, and nobody here.
+    pub fn write_once(&self, at: usize, source: &[u8]) {
+        if source.len() < STREAMED_BYTES_MIN {
+            return self.write(at, source);
+        }
+        self.assert_writable();
+        let target = self.pointer(at, source.len());
+        // SAFETY: as for `write`.
+        unsafe { crate::streaming::copy(source, target) };
     }
 
     /// Bytes for a system call, without a reference to them.

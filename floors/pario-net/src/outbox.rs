@@ -17,6 +17,17 @@ pub use reader::{CursorPage, OutboxError, OutboxReader, RecordView};
 pub use record::{Concerned, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
 pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta, write_behind_bit};
 
+/// How a server sleeps, as its cursor tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleep {
+    /// It does not.
+    Awake = 0,
+    /// Until its doorbell rings.
+    Light = 1,
+    /// It leaves the processors to busy writers for a moment: only who waits for it rings, or who has used half of its outbox.
+    Resting = 2,
+}
+
 /// First word of an outbox; changes with its form, so that it is also the layout's hash.
 pub const OUTBOX_MAGIC: u64 = u64::from_le_bytes(*b"PAROUT03");
 /// First word of a cursor.

@@ -13,7 +13,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 use pario_core::{Generation, InodeId, Layout, ObjectId, ServerIndex};
 use pario_net::outbox::{
-    Concern, Cursor, CursorPage, Outbox, OutboxReader, RecordKind, RecordMeta, write_behind_bit,
+    Concern, Cursor, CursorPage, Outbox, OutboxReader, RecordKind, RecordMeta, Sleep, write_behind_bit,
 };
 use pario_net::pointer::PointerPage;
 use pario_sys::doorbell::Doorbell;
@@ -121,11 +121,11 @@ fn a_server_that_goes_to_sleep_is_woken_for_what_was_committed() {
     fn model() {
         let Node { outbox, reader, page, bell } = node();
         let server = thread::spawn(move || {
-            page.set_asleep(true);
+            page.fall_asleep(Sleep::Light);
             if look(&reader, 0).0.is_empty() {
                 bell.wait(None).expect("rung");
             }
-            page.set_asleep(false);
+            page.fall_asleep(Sleep::Awake);
             assert_eq!(look(&reader, 0).0, [5]);
         });
         commit(&outbox, 5);
@@ -141,12 +141,12 @@ fn who_waits_for_its_records_is_served_and_woken() {
         let Node { outbox, reader, page, bell } = node();
         let end = commit(&outbox, 5);
         let server = thread::spawn(move || {
-            page.set_asleep(true);
+            page.fall_asleep(Sleep::Light);
             // What is not urgent is left until somebody waits for it.
             if !reader.somebody_waits() {
                 bell.wait(None).expect("rung");
             }
-            page.set_asleep(false);
+            page.fall_asleep(Sleep::Awake);
             page.move_to(end, &reader);
         });
         outbox.wait_taken(SERVER, end, &|_, _| Ok(())).expect("taken");

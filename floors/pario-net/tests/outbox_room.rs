@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use pario_core::{Code, Fault, Generation, InodeId, Layout, ObjectId, ServerIndex};
-use pario_net::outbox::{Attached, Cursor, CursorPage, Outbox, OutboxReader, RecordMeta};
+use pario_net::outbox::{Attached, Cursor, CursorPage, Outbox, OutboxReader, RecordMeta, Sleep};
 use pario_sys::doorbell::Doorbell;
 
 const SERVERS: u16 = 3;
@@ -221,4 +221,38 @@ fn servers_that_are_new_are_asked_before_the_first_answer_is_waited_for() {
     assert_eq!(introduce(SERVERS), [ServerIndex(1)], "the others have it");
     assert_eq!(said.take(), [('?', 1), ('!', 1)]);
     assert!(all.iter().all(|server| outbox.cursor(*server).is_some()));
+}
+
+/// A server that leaves the processors to busy writers is not rung for every mebibyte, but in time for whoever would run out of room.
+#[test]
+fn a_server_that_rests_is_rung_when_half_of_the_outbox_is_used() {
+    const MIB: u64 = 1 << 20;
+    let outbox = Outbox::create(8 << 20, 1).unwrap();
+    let bell = Doorbell::new().unwrap();
+    let mut made = None;
+    let attached = outbox.attach(ServerIndex(0), |from| {
+        let (page, descriptor) = CursorPage::create(from).unwrap();
+        made = Some(page);
+        Cursor::attach(ServerIndex(0), descriptor, bell.duplicate().unwrap())
+    });
+    let (page, _attached) = (made.unwrap(), attached.unwrap());
+    let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
+    let layout = Layout::new(1 << 20, 1, 0, 1).unwrap();
+    let meta = |offset| RecordMeta { object, layout, view: 0, moved: 0, offset, companions: 0 };
+    let commit = || {
+        let offset = outbox.tail();
+        outbox.commit(meta(offset), &[7; RECORD], &nobody_is_asked).unwrap()
+    };
+    page.fall_asleep(Sleep::Resting);
+    while commit() < 4 * MIB {
+        assert!(!bell.take(), "less than half is used");
+    }
+    assert!(bell.take(), "half is used");
+    page.fall_asleep(Sleep::Light);
+    let asleep = commit();
+    while commit() < asleep + MIB {}
+    assert!(bell.take(), "who only sleeps is rung for a mebibyte");
+    page.fall_asleep(Sleep::Resting);
+    outbox.cursor(ServerIndex(0)).unwrap().wake();
+    assert!(bell.take(), "and whoever waits rings in any case");
 }

@@ -45,7 +45,7 @@ fn pieces_in_turn(shift: i64) -> Vec<pario::Counts> {
     let clients = [partition.another_client(), partition.another_client()];
     let groups = pario::group::threads(2);
     let work = |group: Arc<dyn pario::Group>, client: &Partition| {
-        let rank = i64::try_from(group.rank()).unwrap();
+        let (rank, seed) = (i64::try_from(group.rank()).unwrap(), group.rank() as u64 * 100);
         let options = client.options().read(true).write(true).create(true);
         let file = options.open_all(&group, "in-turn", &Hints::default()).unwrap();
         let byte = Datatype::elementary(1).unwrap();
@@ -53,7 +53,7 @@ fn pieces_in_turn(shift: i64) -> Vec<pario::Counts> {
         file.set_view(rank * (PIECE + shift), &byte, &piece).unwrap();
         let before = client.counts();
         for call in 0..CALLS {
-            let data = common::pattern(PIECE as usize, rank as u64 * 100 + call);
+            let data = common::pattern(PIECE as usize, seed + call);
             file.write_at_all(call * PIECE as u64, &data).unwrap();
             group.barrier().unwrap();
         }
@@ -62,7 +62,7 @@ fn pieces_in_turn(shift: i64) -> Vec<pario::Counts> {
             let mut found = vec![0; PIECE as usize];
             assert_eq!(file.read_at(call * PIECE as u64, &mut found).unwrap(), found.len());
             if shift == 0 {
-                assert!(found == common::pattern(PIECE as usize, rank as u64 * 100 + call), "call {call}");
+                assert!(found == common::pattern(PIECE as usize, seed + call), "call {call}");
             }
         }
         file.close().unwrap();

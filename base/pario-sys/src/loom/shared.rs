@@ -210,6 +210,11 @@ impl Shared {
         }
     }
 
+    /// The same: models have no caches.
+    pub fn write_once(&self, at: usize, source: &[u8]) {
+        self.write(at, source);
+    }
+
     /// Bytes as they are now.
     #[must_use]
     pub fn piece(&self, range: Range<usize>) -> Piece<'_> {

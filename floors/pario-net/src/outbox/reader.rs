@@ -15,7 +15,7 @@ use pario_sys::sync::{Place, fence};
 
 use super::record::{INTENT_BYTES, IntentState, MOVED_HEAD_BYTES, RECORD_HEAD_BYTES, RecordHead, RecordKind};
 use super::{
-    CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
+    CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, Sleep, cursor_at, outbox_at,
 };
 
 /// Why an outbox is refused.
@@ -206,9 +206,9 @@ impl CursorPage {
         }
     }
 
-    /// Says whether the server sleeps. After saying so it must look at the tails once more.
-    pub fn set_asleep(&self, asleep: bool) {
-        self.page.store_u32(cursor_at::ASLEEP, u32::from(asleep), Ordering::Relaxed);
+    /// Says how the server sleeps. After saying so it must look at the tails once more.
+    pub fn fall_asleep(&self, sleep: Sleep) {
+        self.page.store_u32(cursor_at::ASLEEP, sleep as u32, Ordering::Relaxed);
         // Pairs with the client's fence between a commit, or saying that it waits, and its look whether we sleep.
         fence(Place::Asleep);
     }

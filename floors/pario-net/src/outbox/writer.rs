@@ -19,7 +19,7 @@ use pario_sys::sync::{Place, fence, publishing};
 
 use super::record::{Concerned, IntentState, RecordHead, RecordKind, head_bytes, span};
 use super::{
-    CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, cursor_at, outbox_at,
+    CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, Sleep, cursor_at, outbox_at,
 };
 
 /// How long one sleep for a server lasts before its health is looked at.
@@ -210,10 +210,23 @@ impl Cursor {
 
     /// Wakes the server if it sleeps.
     pub fn wake(&self) {
-        self.unannounced.store(0, Ordering::Relaxed);
+        self.wake_unless(|_| false);
+    }
+
+    /// The same, but one that rests is left alone while less than half of the outbox is used: it looks by itself soon.
+    fn announce(&self, is_half: bool) {
+        self.wake_unless(|asleep| asleep == Sleep::Resting as u32 && !is_half);
+    }
+
+    fn wake_unless(&self, may_rest: impl FnOnce(u32) -> bool) {
         // Pairs with the server's fence between saying that it sleeps and looking at the tails a last time.
         fence(Place::Wake);
-        if self.page.load_u32(cursor_at::ASLEEP, Ordering::Relaxed) != 0 {
+        let asleep = self.page.load_u32(cursor_at::ASLEEP, Ordering::Relaxed);
+        if may_rest(asleep) {
+            return;
+        }
+        self.unannounced.store(0, Ordering::Relaxed);
+        if asleep != Sleep::Awake as u32 {
             // Only a full counter refuses, and then the server is being woken anyway.
             let _ = self.doorbell.ring();
         }
@@ -458,7 +471,7 @@ impl Outbox {
         let data_at = self.place(start) + head_bytes;
         fill(&mut |at, bytes| {
             assert!(at + bytes.len() <= entry.bytes, "data stays inside its record");
-            self.segment.write(data_at + at, bytes);
+            self.segment.write_once(data_at + at, bytes);
         });
         reach(Point::CommitBytes);
         let concerned = Concerned::of(concerns.iter().map(|concern| concern.server));
@@ -679,7 +692,7 @@ impl Outbox {
                     cursor.wanted.store(end, Ordering::Release);
                     let unannounced = cursor.unannounced.fetch_add(concern.bytes, Ordering::Relaxed);
                     if WAKE_BYTES <= unannounced + concern.bytes {
-                        cursor.wake();
+                        cursor.announce(self.capacity / 2 <= end.saturating_sub(cursor.taken()));
                     }
                 }
                 // It went a moment ago: the record waits for its return like those before it.

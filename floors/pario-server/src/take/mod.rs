@@ -23,7 +23,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use pario_core::{Clock, Code, Fault, InodeId, Layout, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
 use pario_net::buffers;
-use pario_net::outbox::{CursorPage, OutboxReader};
+use pario_net::outbox::{CursorPage, OutboxReader, Sleep};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
@@ -147,6 +147,7 @@ impl Taker {
             watch: Watch::default(),
             patience: Patience::new(std::thread::available_parallelism().map_or(1, usize::from)),
             wait_until: None,
+            rests: false,
             knows_of_waiting: false,
             hurry: false,
             more: false,
@@ -250,6 +251,8 @@ struct Worker {
     watch: Watch,
     /// Records are left alone until then, unless something new comes.
     wait_until: Option<Nanos>,
+    /// Until then what comes is not even looked at, while nobody waits and no outbox is half full.
+    rests: bool,
     /// The last round knew that somebody waits for its records.
     knows_of_waiting: bool,
     /// Records were taken in part that must be over before newer ones are.
@@ -344,7 +347,7 @@ impl Worker {
     fn round(&mut self) -> bool {
         self.outboxes.begin_round();
         let scan = self.outboxes.scan(self.index, &self.views);
-        self.more = false;
+        (self.more, self.rests) = (false, false);
         if let Some(circles) = self.circles(&scan) {
             return self.shared_round(scan, &circles);
         }
@@ -454,6 +457,10 @@ impl Worker {
         let look_again = Nanos(self.clock.now().0 + DIRECT_LOOK_NS);
         match (choice, scan.held_up(&self.outboxes, of)) {
             (Choice::Wait { until }, _) => (Upto::NOTHING, Some(until)),
+            (Choice::Rest { until }, _) => {
+                self.rests = true;
+                (Upto::NOTHING, Some(until))
+            }
             (Choice::Take(Upto::Committed(before)), Some(held_up)) => {
                 (Upto::Committed(before.min(held_up)), Some(look_again))
             }
@@ -503,12 +510,13 @@ impl Worker {
 
     /// Sleeps until a client or the service rings, or a nap is over. Says so first, then looks a last time.
     fn sleep(&mut self, idle_naps: u32) {
-        self.outboxes.set_asleep(true);
+        self.outboxes.fall_asleep(if self.rests { Sleep::Resting } else { Sleep::Light });
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
         let presses = self.hurry || waited_for || self.stop.is_some() || !self.writes.is_empty();
         let busy = self.more || (self.wait_until.is_none() && presses);
         let pressure = self.outboxes.pressure();
-        let news = pressure.leaving || (pressure.waits && !self.knows_of_waiting);
+        let is_disturbed = self.rests && (pressure.half || pressure.full);
+        let news = pressure.leaving || (pressure.waits && !self.knows_of_waiting) || is_disturbed;
         let waits = self.wait_until.is_some() && !news;
         if self.inbox.is_empty() && !busy && (waits || !self.outboxes.wants_service()) {
             let limit = match (self.wait_until, self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {
@@ -523,7 +531,7 @@ impl Worker {
         }
         // Rung or not, the next round looks everywhere.
         let _ = self.doorbell.take();
-        self.outboxes.set_asleep(false);
+        self.outboxes.fall_asleep(Sleep::Awake);
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 
 use pario_core::limits::WAKE_BYTES;
 use pario_core::{Clock, Fault, InodeId, Nanos, ServerIndex, SessionId};
-use pario_net::outbox::{CursorPage, OutboxReader};
+use pario_net::outbox::{CursorPage, OutboxReader, Sleep};
 use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::kill_point::{Point, reach};
@@ -240,9 +240,9 @@ impl Outboxes {
         self.attached[place].outbox.still_holds(position)
     }
 
-    pub(super) fn set_asleep(&self, asleep: bool) {
+    pub(super) fn fall_asleep(&self, sleep: Sleep) {
         for attached in &self.attached {
-            attached.cursor.set_asleep(asleep);
+            attached.cursor.fall_asleep(sleep);
         }
     }
 

@@ -27,8 +27,9 @@ const PATIENCE_BUSY: Duration = Duration::from_millis(50);
 const PATIENCE_FULL: Duration = Duration::from_millis(32);
 const PATIENCE_FULL_MIN: Duration = Duration::from_millis(8);
 const PATIENCE_FULL_MAX: Duration = Duration::from_millis(32);
-/// The same while somebody waits for its records, at most: the other members of its group are about to sync or close too.
-const PATIENCE_WAITED: Duration = Duration::from_millis(16);
+/// The same while somebody waits for its records, at most: the other members of its group are about to sync or close too, and what they
+/// compute before their next record may take as long.
+const PATIENCE_WAITED: Duration = Duration::from_millis(64);
 /// Less is not worth it, and so much is tried again once records have fitted together.
 const PATIENCE_WAITED_MIN: Duration = Duration::from_millis(2);
 /// So long a writer that leaves holes may turn out not to be the only one.
@@ -112,6 +113,8 @@ pub(super) enum Choice {
     Take(Upto),
     /// Nothing, until something new comes or this moment has passed.
     Wait { until: Nanos },
+    /// Nothing, and what comes changes nothing: until somebody waits, an outbox is half full or this moment has passed.
+    Rest { until: Nanos },
 }
 
 /// Who has written to what of late, since when an outbox is full, and how long that is borne.
@@ -203,11 +206,11 @@ impl Patience {
             return Choice::Take(Upto::ALL);
         }
         if let Some(until) = self.pause_of_writers(due, oldest, mood) {
-            return Choice::Wait { until };
+            return Choice::Rest { until };
         }
         let choice = match self.what_fits(due, oldest, mood) {
             Choice::Take(upto) if mood.slow => Choice::Take(a_step_of(upto, due)),
-            choice @ (Choice::Take(_) | Choice::Wait { .. }) => choice,
+            choice @ (Choice::Take(_) | Choice::Wait { .. } | Choice::Rest { .. }) => choice,
         };
         if let Choice::Take(upto) = choice {
             self.note_late(due, upto, mood.now);

@@ -31,6 +31,7 @@ pub(super) fn worker(store: &Arc<MemoryStore>) -> Worker {
         watch: Watch::default(),
         patience: Patience::new(2),
         wait_until: None,
+        rests: false,
         knows_of_waiting: false,
         hurry: false,
         more: false,
