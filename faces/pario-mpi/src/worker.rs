@@ -7,8 +7,8 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use pario::MonotonicClock;
 use pario::core::{Clock as _, Nanos};
-use pario_sys::MonotonicClock;
 
 use crate::problem::{Class, Problem, Result};
 

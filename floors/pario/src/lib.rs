@@ -51,6 +51,8 @@ pub use tier::TierStats;
 pub use pario_view as view;
 pub use pario_view::{Datatype, Elements, View};
 
+/// The clock that all waits here go by, for faces.
+pub use pario_sys::MonotonicClock;
 /// Free memory of this machine, for tools that measure.
 pub use pario_sys::backing;
 /// Byte-range locks of plain files, as programs take them that have nothing better.

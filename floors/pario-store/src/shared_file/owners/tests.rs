@@ -1,3 +1,5 @@
+//! What one server knows of owners, step by step: claims, hand-overs, and messages that come late, twice or in another order.
+
 use super::*;
 use crate::places::NUMBERS;
 
