@@ -4,8 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -192,8 +191,7 @@ impl Hosts {
 
     /// A program of this world.
     pub(crate) fn write_script(&self, name: &str, text: &str) {
-        std::fs::write(self.world.path(name), text).unwrap();
-        std::fs::set_permissions(self.world.path(name), std::fs::Permissions::from_mode(0o755)).unwrap();
+        install(text, &self.world.path(name));
     }
 
     /// The usual partition: a server on each host, in directories with one path.
@@ -257,4 +255,18 @@ impl Drop for Hosts {
 fn ip(words: &[&str]) {
     let said = said(&Command::new("ip").args(words).output().expect("ip is there, package iproute2"));
     assert_eq!(said.code, 0, "ip {}: {}", words.join(" "), said.err);
+}
+
+/// Makes a script that can be run. Another process writes it: one that a test forks at that moment would hold it open, and it could not be
+/// run ("text file busy").
+pub(crate) fn install(text: &str, program: &Path) {
+    let source = program.with_extension("text");
+    std::fs::write(&source, text).unwrap();
+    install_copy(&source, program);
+}
+
+/// The same of a program that is there.
+pub(crate) fn install_copy(source: &Path, program: &Path) {
+    let made = Command::new("install").args(["-m", "755"]).args([source, program]).status().unwrap();
+    assert!(made.success(), "{}", program.display());
 }

@@ -1,17 +1,14 @@
 //! Launch commands that fail or hang: `up` says who and why, in time, and takes everything back.
 
-use std::os::unix::fs::PermissionsExt;
-
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::hosts::{ADDRESSES, Host, Hosts};
+use crate::hosts::{ADDRESSES, Host, Hosts, install};
 use crate::support::{World, until};
 
 /// A partition file `p.toml` with these servers, those of other hosts being reached by a script.
 fn partition_file(world: &World, servers: &[String], script: &str) {
     let launch = world.path("launch");
-    std::fs::write(&launch, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&launch, std::fs::Permissions::from_mode(0o755)).unwrap();
+    install(&format!("#!/bin/sh\n{script}\n"), &launch);
     let launch = format!("{} {{host}} {{command}}", launch.display());
     let text = format!("name = \"p\"\nservers = {servers:?}\nlaunch = {launch:?}\n");
     std::fs::write(world.path("p.toml"), text).unwrap();

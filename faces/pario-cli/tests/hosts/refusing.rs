@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::client::{CHILD, Client, program};
+use crate::hosts::install_copy;
 use crate::support::{Said, World, said, until};
 
 /// Belongs to nobody.
@@ -38,7 +39,7 @@ impl Stranger<'_> {
     fn prepare(world: &World) -> Stranger<'_> {
         open_to_all(&world.path(""), 0o755);
         // The program itself may lie where only its owner can go.
-        std::fs::copy(env!("CARGO_BIN_EXE_pario"), world.path("pario")).unwrap();
+        install_copy(Path::new(env!("CARGO_BIN_EXE_pario")), &world.path("pario"));
         std::fs::create_dir(world.path("stranger")).unwrap();
         std::fs::copy(world.registry(), world.path("stranger/registry")).unwrap();
         open_to_all(&world.path("stranger/registry"), 0o600);

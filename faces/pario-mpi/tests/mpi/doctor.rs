@@ -1,17 +1,14 @@
 //! `pario doctor mpi` and `pario env`, with each MPI first in `PATH`.
 
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::installations::{Installation, target};
+use crate::installations::{Installation, install, target};
 use crate::world::World;
 
 /// A script under another name; a link would not do, launchers look for their helpers beside them.
 fn stand_in(name: &Path, program: &Path) {
-    std::fs::write(name, format!("#!/bin/sh\nexec {} \"$@\"\n", program.display())).unwrap();
-    std::fs::set_permissions(name, Permissions::from_mode(0o755)).unwrap();
+    install(&format!("#!/bin/sh\nexec {} \"$@\"\n", program.display()), name);
 }
 
 #[test]

@@ -3,13 +3,11 @@
 //! Always: names are this process's own; when the hosts end, also by a failed test, their processes, namespaces and files go.
 
 use std::fmt::Write as _;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::installations::{Installation, output, target};
+use crate::installations::{Installation, install, output, target};
 use crate::world::{Ran, World};
 
 /// They exist inside the namespaces only.
@@ -73,8 +71,7 @@ impl Hosts {
         )
         .unwrap();
         let enter = self.world.path("enter");
-        std::fs::write(&enter, script).unwrap();
-        std::fs::set_permissions(&enter, Permissions::from_mode(0o755)).unwrap();
+        install(&script, &enter);
     }
 
     /// A command on the first host.

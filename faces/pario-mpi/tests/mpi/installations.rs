@@ -169,6 +169,14 @@ pub(crate) fn output(command: &mut Command) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
+/// Makes a script that can be run. Another process writes it: one that a test forks at that moment would hold it open, and it could not be
+/// run ("text file busy").
+pub(crate) fn install(text: &str, program: &Path) {
+    let source = program.with_extension("text");
+    std::fs::write(&source, text).unwrap();
+    output(Command::new("install").args(["-m", "755"]).args([source.as_path(), program]));
+}
+
 fn shown(word: &OsStr) -> String {
     word.to_string_lossy().into_owned()
 }
