@@ -27,9 +27,8 @@ const PATIENCE_BUSY: Duration = Duration::from_millis(50);
 const PATIENCE_FULL: Duration = Duration::from_millis(32);
 const PATIENCE_FULL_MIN: Duration = Duration::from_millis(8);
 const PATIENCE_FULL_MAX: Duration = Duration::from_millis(32);
-/// The same while somebody waits for its records, at most: the other members of its group are about to sync or close too, and what they
-/// compute before their next record may take as long.
-const PATIENCE_WAITED: Duration = Duration::from_millis(64);
+/// The same while somebody waits for its records, at most: the other members of its group are about to sync or close too.
+const PATIENCE_WAITED: Duration = Duration::from_millis(16);
 /// Less is not worth it, and so much is tried again once records have fitted together.
 const PATIENCE_WAITED_MIN: Duration = Duration::from_millis(2);
 /// So long a writer that leaves holes may turn out not to be the only one.
