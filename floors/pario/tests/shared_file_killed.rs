@@ -272,7 +272,11 @@ impl Cast {
 
 fn processes_of_two_nodes_share_a_plain_file_and_leave_nothing(placement: Placement) {
     let mut cast = Cast::start(placement);
-    assert_eq!(cast.ranks[0].ask("threads"), "done 2", "one server, one cache");
+    assert_eq!(
+        cast.ranks[0].ask("threads"),
+        "done 3",
+        "one server, one cache that reads ahead and writes behind"
+    );
     assert_eq!(cast.ranks[1].ask("threads"), "done 0");
     cast.all(|rank| format!("write {rank} {rank}"));
     cast.all(|rank| format!("read {} {}", (rank + 1) % 4, (rank + 1) % 4));

@@ -1,4 +1,4 @@
-//! What a cache holds: which blocks, which of them were used longest ago, which became dirty longest ago.
+//! What a cache holds: which blocks, which of them were used longest ago, which became dirty or were last written longest ago.
 //!
 //! Never: touches a block's bytes or what lies below; waits; throws out a block that is dirty or that somebody works on. Always: a block
 //! is in `by_use` (clean) or in `by_dirt` (dirty), never in both; blocks are locked before the ledger, never after it.
@@ -36,9 +36,14 @@ pub struct Ledger {
 #[derive(Debug)]
 struct Slot {
     block: SharedBlock,
+    /// Its place in `by_use` or `by_dirt`.
     stamp: u64,
+    /// When it was last asked for: its place in `by_use` once it is clean.
+    used: u64,
     bytes: u64,
     is_dirty: bool,
+    /// Put down because it was left alone, and not written since.
+    is_put_down: bool,
 }
 
 impl Ledger {
@@ -67,6 +72,7 @@ impl Ledger {
     fn touch(&mut self, key: Key) -> Option<SharedBlock> {
         let slot = self.slots.get_mut(&key)?;
         self.stamps += 1;
+        slot.used = self.stamps;
         if !slot.is_dirty {
             self.by_use.remove(&slot.stamp);
             self.by_use.insert(self.stamps, key);
@@ -79,7 +85,14 @@ impl Ledger {
         self.stamps += 1;
         let bytes = block.len() as u64;
         let block = Arc::new(Mutex::new(block));
-        let slot = Slot { block: Arc::clone(&block), stamp: self.stamps, bytes, is_dirty: false };
+        let slot = Slot {
+            block: Arc::clone(&block),
+            stamp: self.stamps,
+            used: self.stamps,
+            bytes,
+            is_dirty: false,
+            is_put_down: false,
+        };
         self.slots.insert(key, slot);
         self.by_use.insert(self.stamps, key);
         self.bytes += bytes;
@@ -98,18 +111,53 @@ impl Ledger {
         if slot.is_dirty == is_dirty {
             return;
         }
-        self.stamps += 1;
-        let (from, to) = if is_dirty {
+        let (from, to, stamp) = if is_dirty {
+            self.stamps += 1;
             self.dirty_bytes += slot.bytes;
-            (&mut self.by_use, &mut self.by_dirt)
+            (&mut self.by_use, &mut self.by_dirt, self.stamps)
         } else {
+            // Being written down is no use of it.
             self.dirty_bytes -= slot.bytes;
-            (&mut self.by_dirt, &mut self.by_use)
+            (&mut self.by_dirt, &mut self.by_use, slot.used)
         };
         from.remove(&slot.stamp);
-        to.insert(self.stamps, key);
-        slot.stamp = self.stamps;
+        to.insert(stamp, key);
+        slot.stamp = stamp;
         slot.is_dirty = is_dirty;
+    }
+
+    /// The block was written to: it is dirty and, of the dirty ones, the newest; call it while holding the block. Whether it had been put
+    /// down in vain.
+    pub fn written(&mut self, key: Key) -> bool {
+        self.set_dirty(key, true);
+        let Some(slot) = self.slots.get_mut(&key) else { return false };
+        if slot.stamp < self.stamps {
+            self.stamps += 1;
+            self.by_dirt.remove(&slot.stamp);
+            self.by_dirt.insert(self.stamps, key);
+            slot.stamp = self.stamps;
+        }
+        std::mem::take(&mut slot.is_put_down)
+    }
+
+    /// The block is clean because it was left alone and written down; call it while holding the block.
+    pub fn put_down(&mut self, key: Key) {
+        self.set_dirty(key, false);
+        if let Some(slot) = self.slots.get_mut(&key) {
+            slot.is_put_down = true;
+        }
+    }
+
+    /// Whether the block was put down and not written since.
+    #[must_use]
+    pub fn is_put_down(&self, key: Key) -> bool {
+        self.slots.get(&key).is_some_and(|slot| slot.is_put_down)
+    }
+
+    /// The newest stamp: whatever is written from now on has a later one.
+    #[must_use]
+    pub fn newest(&self) -> u64 {
+        self.stamps
     }
 
     /// Throws out clean blocks that nobody works on, those used longest ago first, until the rest takes at most `limit` bytes, and
@@ -134,6 +182,12 @@ impl Ledger {
         self.by_dirt.values().copied().find(|key| passes(*key))
     }
 
+    /// The dirty block that was written longest ago, of those that pass, if that was not after `mark`.
+    #[must_use]
+    pub fn quiet(&self, mark: u64, passes: impl Fn(Key) -> bool) -> Option<Key> {
+        self.by_dirt.range(..=mark).map(|(_, key)| *key).find(|key| passes(*key))
+    }
+
     /// Whether something of a file is dirty.
     #[must_use]
     pub fn has_dirty(&self, inode: InodeId) -> bool {
@@ -150,8 +204,15 @@ impl Ledger {
     /// The dirty blocks right behind one another from `key` on, at most `limit`.
     #[must_use]
     pub fn dirty_from(&self, key: Key, limit: usize) -> Vec<(Key, SharedBlock)> {
+        self.quiet_from(key, limit, u64::MAX)
+    }
+
+    /// The same of those that were not written after `mark`.
+    #[must_use]
+    pub fn quiet_from(&self, key: Key, limit: usize, mark: u64) -> Vec<(Key, SharedBlock)> {
         let ends = |(place, (next, slot)): &(usize, (&Key, &Slot))| {
-            slot.is_dirty && next.inode == key.inode && next.index == key.index + *place as u64
+            let follows = next.inode == key.inode && next.index == key.index + *place as u64;
+            follows && slot.is_dirty && slot.stamp <= mark
         };
         let run = self.slots.range(key..).take(limit).enumerate().take_while(ends);
         run.map(|(_, (key, slot))| (*key, Arc::clone(&slot.block))).collect()
@@ -209,6 +270,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_down_is_as_old_as_its_last_use() {
+        let mut ledger = Ledger::default();
+        for index in 0..3 {
+            drop(ledger.pin(key(index), 10));
+        }
+        ledger.set_dirty(key(0), true);
+        ledger.set_dirty(key(1), true);
+        drop(ledger.pin(key(1), 10));
+        ledger.set_dirty(key(0), false);
+        ledger.set_dirty(key(1), false);
+        let mut gone = Vec::new();
+        assert!(ledger.shrink_to(0, |key| gone.push(key)));
+        assert_eq!(gone, [key(0), key(2), key(1)]);
+    }
+
+    #[test]
     fn oldest_dirt_first_and_what_follows_it() {
         let mut ledger = Ledger::default();
         for index in [1, 2, 3, 4, 6] {
@@ -224,5 +301,30 @@ mod tests {
         assert_eq!(indices(ledger.dirty_from(key(1), 2)), [1, 2]);
         assert_eq!(indices(ledger.dirty(InodeId(7))), [1, 2, 3, 6]);
         assert!(!ledger.has_dirty(InodeId(8)));
+    }
+    #[test]
+    fn quiet_blocks_are_those_not_written_since_the_mark() {
+        let mut ledger = Ledger::default();
+        for index in 1..5 {
+            drop(ledger.pin(key(index), 10));
+            assert!(!ledger.written(key(index)));
+        }
+        let mark = ledger.newest();
+        assert!(!ledger.written(key(1)), "still dirty, so nothing was in vain");
+        assert_eq!(ledger.dirty_bytes(), 40);
+        assert_eq!(ledger.oldest_dirty(|_| true), Some(key(2)));
+        assert_eq!(ledger.quiet(mark, |_| true), Some(key(2)));
+        assert_eq!(ledger.quiet(mark, |key| key.index != 2), Some(key(3)));
+        ledger.written(key(4));
+        let run = ledger.quiet_from(key(2), 16, mark);
+        assert_eq!(run.iter().map(|(key, _)| key.index).collect::<Vec<_>>(), [2, 3]);
+        for index in [2, 3] {
+            ledger.put_down(key(index));
+        }
+        assert_eq!((ledger.quiet(mark, |_| true), ledger.dirty_bytes()), (None, 20));
+        assert!(ledger.is_put_down(key(2)) && !ledger.is_put_down(key(1)));
+        assert!(ledger.written(key(2)), "put down in vain");
+        assert!(!ledger.is_put_down(key(2)) && ledger.is_put_down(key(3)));
+        assert!(!ledger.written(key(9)), "not there");
     }
 }

@@ -1,6 +1,7 @@
-//! What the files of one store share: the pool, the table of files, and the thread that stages and reads ahead.
+//! What the files of one store share: the pool, the table of files, and the threads that stage and read ahead.
 //!
-//! Never: holds the pool's lock during I/O. Always: staging begins when dirty blocks fill three quarters of the pool and ends at half of it.
+//! Never: holds the pool's lock during I/O. Always: what is left alone for a while is staged (see [`super::behind`]); when dirty blocks fill
+//! three quarters of the pool, what was written longest ago is, until they fill half of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 
 use pario_core::InodeId;
 
+use super::behind::{Behind, PERIOD};
 use super::directory::Directory;
 use super::file::{Shared, SharedFile};
 use super::pool::{Gone, Pool, Room};
@@ -59,14 +61,22 @@ pub(super) struct Core {
     /// The other servers, where blocks have no fixed place.
     pub(super) companions: OnceLock<Arc<dyn Companions>>,
     pub(super) orders: Mutex<Orders>,
+    /// For the thread that reads ahead and hands back.
     wake: Condvar,
+    /// For the thread that stages.
+    wake_stager: Condvar,
+    behind: Mutex<Behind>,
 }
 
-/// What the background thread is to do.
+/// What the background threads are to do.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     stage: bool,
     stop: bool,
+    /// Whether what is left alone is staged before it must be.
+    behind: bool,
+    /// Something is dirty; cleared by the thread that stages when it finds nothing.
+    has_dirty: bool,
     hand_back: bool,
     pub(super) wanted: VecDeque<(InodeId, u64)>,
 }
@@ -81,13 +91,22 @@ impl Core {
             companions: OnceLock::new(),
             orders: Mutex::default(),
             wake: Condvar::new(),
+            wake_stager: Condvar::new(),
+            behind: Mutex::default(),
         }
     }
 
-    /// Tells the background thread to end.
+    /// Tells the background threads to end.
     pub(super) fn stop(&self) {
         lock(&self.orders).stop = true;
         self.wake.notify_all();
+        self.wake_stager.notify_all();
+    }
+
+    /// Whether blocks that are left alone go down before they must.
+    pub(super) fn set_behind(&self, behind: bool) {
+        lock(&self.orders).behind = behind;
+        self.wake_stager.notify_all();
     }
 
     pub(super) fn file(&self, inode: InodeId) -> Option<Shared> {
@@ -147,18 +166,26 @@ impl Core {
     }
 
     /// A block was written to and is held; staging begins when there are many such.
-    pub(super) fn set_dirty(&self, key: Key) {
+    pub(super) fn written(&self, key: Key) {
         let mut state = self.pool.state();
-        state.ledger.set_dirty(key, true);
-        let high = self.pool.limit() / 4 * 3;
-        if high < state.ledger.dirty_bytes() {
-            drop(state);
-            let mut orders = lock(&self.orders);
-            if !orders.stage {
-                orders.stage = true;
-                self.wake.notify_one();
-            }
+        let was_clean = state.ledger.dirty_bytes() == 0;
+        let in_vain = state.ledger.written(key);
+        let is_full = self.pool.limit() / 4 * 3 < state.ledger.dirty_bytes();
+        drop(state);
+        if in_vain {
+            self.in_vain();
         }
+        if was_clean || is_full {
+            let mut orders = lock(&self.orders);
+            orders.has_dirty = true;
+            orders.stage |= is_full;
+            self.wake_stager.notify_one();
+        }
+    }
+
+    /// A block was put down because it was left alone, and then written again.
+    pub(super) fn in_vain(&self) {
+        lock(&self.behind).in_vain();
     }
 
     /// These blocks of a file's object were read: what its streams want next is fetched in the background.
@@ -178,17 +205,16 @@ impl Core {
         self.wake.notify_one();
     }
 
-    /// What the background thread does until it is told to stop.
-    pub(super) fn run(&self) {
+    /// What the thread that reads ahead does until it is told to stop.
+    pub(super) fn fetch(&self) {
         loop {
             let mut orders = lock(&self.orders);
-            while !orders.stop && !orders.stage && !orders.hand_back && orders.wanted.is_empty() {
+            while !orders.stop && !orders.hand_back && orders.wanted.is_empty() {
                 orders = self.wake.wait(orders).unwrap_or_else(PoisonError::into_inner);
             }
             if orders.stop {
                 return;
             }
-            let stage = std::mem::take(&mut orders.stage);
             let hand_back = std::mem::take(&mut orders.hand_back);
             let wanted = orders.wanted.pop_front();
             drop(orders);
@@ -197,10 +223,35 @@ impl Core {
             {
                 file.fetch_ahead(self, index);
             }
-            while stage && self.stage_oldest() {}
             if hand_back {
                 self.hand_back();
             }
+        }
+    }
+
+    /// What the thread that stages does until it is told to stop.
+    pub(super) fn stage(&self) {
+        loop {
+            let mut orders = lock(&self.orders);
+            let mut is_over = false;
+            while !orders.stop && !orders.stage && !is_over {
+                if orders.behind && orders.has_dirty {
+                    let woken = self.wake_stager.wait_timeout(orders, PERIOD);
+                    let (next, waited) = woken.unwrap_or_else(PoisonError::into_inner);
+                    (orders, is_over) = (next, waited.timed_out());
+                } else {
+                    orders = self.wake_stager.wait(orders).unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+            if orders.stop {
+                return;
+            }
+            let is_full = std::mem::take(&mut orders.stage);
+            drop(orders);
+            if is_over {
+                self.stage_quiet();
+            }
+            while is_full && self.stage_oldest() {}
         }
     }
 
@@ -214,5 +265,29 @@ impl Core {
         drop(state);
         self.write_out(key);
         true
+    }
+
+    /// A period is over: what was left alone goes down, unless there is something more urgent.
+    fn stage_quiet(&self) {
+        let newest = self.pool.state().ledger.newest();
+        let Some(mark) = lock(&self.behind).tick(newest) else { return };
+        loop {
+            let state = self.pool.state();
+            let mut orders = lock(&self.orders);
+            orders.has_dirty = 0 < state.ledger.dirty_bytes();
+            if orders.stop || orders.stage {
+                return;
+            }
+            drop(orders);
+            let Some(key) = state.quiet(mark) else { return };
+            drop(state);
+            let Some(file) = self.file(key.inode) else {
+                self.pool.state().ledger.remove(key);
+                continue;
+            };
+            if !file.stage_quiet(self, key, mark) {
+                return;
+            }
+        }
     }
 }

@@ -14,13 +14,16 @@ use pario_sys::Piece;
 use super::core::Core;
 use super::file::{NONE, SharedFile};
 use super::first_touch::KEPT_MAX;
-use crate::cache::{Key, SharedBlock};
+use crate::cache::{Key, Ledger, SharedBlock};
 use crate::error::StoreError;
 use crate::source::Source;
 use crate::sync::lock;
 
 /// Adjacent blocks that are written together.
 const RUN_BLOCKS_MAX: usize = 16;
+
+/// Bytes of quiet blocks that are written together: whoever wants one of them after all waits no longer than that takes.
+const QUIET_BYTES_MAX: usize = 1 << 20;
 
 impl SharedFile {
     /// Writes to the plain file, of which nothing is kept here; false: late.
@@ -145,14 +148,40 @@ impl SharedFile {
         let _using = core.pool.using();
         let Ok(_gate) = self.open_gate() else { return };
         let run = core.pool.state().ledger.dirty_from(key, RUN_BLOCKS_MAX);
-        let Err(error) = self.write_down(core, &run) else { return };
+        let written = self.write_down(core, &run);
+        self.keep_error(core, written);
+    }
+
+    /// The same of blocks that nobody wrote after `mark`; whether something was written.
+    pub(super) fn stage_quiet(&self, core: &Core, key: Key, mark: u64) -> bool {
+        let _using = core.pool.using();
+        // If it is about to end, all of it goes down then.
+        let Ok(_gate) = self.open_gate() else { return false };
+        let limit = (QUIET_BYTES_MAX / self.block_bytes()).clamp(1, RUN_BLOCKS_MAX);
+        let run = core.pool.state().ledger.quiet_from(key, limit, mark);
+        let written = self.write_down_as(core, &run, Ledger::put_down);
+        self.keep_error(core, written) && !run.is_empty()
+    }
+
+    fn keep_error(&self, core: &Core, written: Result<(), StoreError>) -> bool {
+        let Err(error) = written else { return true };
         tracing::warn!(%error, "a cached file could not be written down");
         lock(&self.error).get_or_insert(error);
         core.pool.state().stuck.insert(self.inode);
+        false
     }
 
     /// One vectored write for each run of dirty bytes.
     pub(super) fn write_down(&self, core: &Core, run: &[(Key, SharedBlock)]) -> Result<(), StoreError> {
+        self.write_down_as(core, run, |ledger, key| ledger.set_dirty(key, false))
+    }
+
+    fn write_down_as(
+        &self,
+        core: &Core,
+        run: &[(Key, SharedBlock)],
+        enter: impl Fn(&mut Ledger, Key),
+    ) -> Result<(), StoreError> {
         let mut blocks: Vec<_> = run.iter().map(|(key, block)| (*key, lock(block))).collect();
         let mut writes: Vec<(u64, u64, Vec<Piece<'_>>)> = Vec::new();
         for (key, block) in &blocks {
@@ -178,7 +207,7 @@ impl SharedFile {
             block.flushed();
             // One that was passed on meanwhile, and came back, is another block under the same key.
             if state.ledger.find(*key).is_some_and(|found| Arc::ptr_eq(&found, shared)) {
-                state.ledger.set_dirty(*key, false);
+                enter(&mut state.ledger, *key);
             }
         }
         Ok(())

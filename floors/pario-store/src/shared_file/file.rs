@@ -161,7 +161,7 @@ impl SharedFile {
             };
             let mut block = lock(&block);
             source.copy_to(block.overwrite(part.span));
-            core.set_dirty(part.key);
+            core.written(part.key);
         }
         self.length.fetch_max(range.end, Ordering::AcqRel);
         Ok(true)

@@ -211,6 +211,8 @@ fn history(seed: u64) {
     let cache_blocks = [1, 2, 5, 100][usize::try_from(net.next() % 4).unwrap()];
     let file = tempfile::tempfile().unwrap();
     let stores = open(&net, servers, (cache_blocks, false), &file);
+    let behind = net.next().is_multiple_of(2);
+    stores.iter().for_each(|store| store.set_write_behind(behind));
     net.loses.store(true, Ordering::Relaxed);
     let written: Vec<HashMap<u64, u64>> = std::thread::scope(|scope| {
         let net = &net;

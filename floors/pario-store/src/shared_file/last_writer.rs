@@ -271,8 +271,14 @@ impl SharedFile {
             let Some(found) = found else { continue };
             // Held by whoever writes it down just now.
             let mut block = lock(&found);
-            core.pool.state().ledger.remove(key);
+            let mut state = core.pool.state();
+            let in_vain = state.ledger.is_put_down(key);
+            state.ledger.remove(key);
+            drop(state);
             block.flushed();
+            if in_vain {
+                core.in_vain();
+            }
         }
     }
 

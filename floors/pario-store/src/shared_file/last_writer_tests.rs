@@ -71,6 +71,8 @@ fn history(seed: u64) {
     let cache_blocks = [1, 2, 5, 100][usize::try_from(net.next() % 4).unwrap()];
     let file = tempfile::tempfile().unwrap();
     let stores = open(&net, servers, (cache_blocks, true), &file);
+    let behind = net.next().is_multiple_of(2);
+    stores.iter().for_each(|store| store.set_write_behind(behind));
     let model: Model = (0..GUARDED).map(|_| Mutex::new(vec![0; bytes(1)])).collect();
     net.loses.store(true, Ordering::Relaxed);
     std::thread::scope(|scope| {

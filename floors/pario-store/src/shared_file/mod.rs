@@ -1,8 +1,8 @@
 //! The store of a cooperative cache: blocks of plain files in memory, written back to them.
 //!
 //! An object is this server's part of a plain file on any file system: blocks are dealt to the servers of a group, and each server keeps
-//! and writes its own. A write is copied into the cache and returns; dirty bytes go down when they fill three quarters of the pool, when
-//! room is needed, on request and at the end; the oldest first, adjacent ones in one vectored write, and no byte that was not written here.
+//! and writes its own. A write is copied into the cache and returns; dirty bytes go down when nobody has written to their block for a
+//! while (`behind.rs`), when they fill three quarters of the pool, when room is needed, on request and at the end; the oldest first, adjacent ones in one vectored write, and no byte that was not written here.
 //!
 //! Where blocks have a fixed home each is cached there; else where it was first touched (`first_touch.rs`), or was last overwritten as a whole
 //! (`last_writer.rs`).
@@ -12,6 +12,7 @@
 
 mod ahead;
 mod answers;
+mod behind;
 mod core;
 mod directory;
 mod down;
@@ -101,27 +102,36 @@ pub struct SharedFileStore {
     counters: Counters,
     /// Held while a file is opened or closed: who opens it again finds all of it in the plain file.
     names: Mutex<()>,
-    background: Mutex<Option<JoinHandle<()>>>,
+    background: Mutex<Vec<JoinHandle<()>>>,
     fork: u64,
 }
 
 impl SharedFileStore {
-    /// A cache of that size. Its thread starts now and ends with [`SharedFileStore::shut`] or when the store is dropped.
+    /// A cache of that size. Its threads start now and end with [`SharedFileStore::shut`] or when the store is dropped.
     pub fn new(cache_bytes: u64) -> Result<SharedFileStore, Fault> {
         let core = Arc::new(Core::new(cache_bytes));
-        let own = Arc::clone(&core);
-        let thread = std::thread::Builder::new().name("pario-cache".to_owned());
-        let thread = thread
-            .spawn(move || own.run())
-            .map_err(|error| Fault::from_io(&error, "starting the thread of the cooperative cache"))?;
+        let start = |name: &str, work: fn(&Core)| {
+            let own = Arc::clone(&core);
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            thread
+                .spawn(move || work(&own))
+                .map_err(|error| Fault::from_io(&error, "starting a thread of the cooperative cache"))
+        };
+        let stager = start("pario-cache-out", Core::stage)?;
+        let fetcher = start("pario-cache-in", Core::fetch).inspect_err(|_| core.stop())?;
         Ok(SharedFileStore {
             core,
             plain: Arc::default(),
             counters: Counters::default(),
             names: Mutex::default(),
-            background: Mutex::new(Some(thread)),
+            background: Mutex::new(vec![stager, fetcher]),
             fork: fork_generation(),
         })
+    }
+
+    /// Whether blocks that nobody writes to any more go down in the background, long before room is needed or the file closed.
+    pub fn set_write_behind(&self, write_behind: bool) {
+        self.core.set_behind(write_behind);
     }
 
     /// Sets the size of the cache.
@@ -239,18 +249,22 @@ impl SharedFileStore {
         }
     }
 
-    /// Ends the thread and writes everything down; whoever runs the server calls it when that has ended.
+    /// Ends the threads and writes everything down; whoever runs the server calls it when that has ended.
     pub fn shut(&self) {
-        let thread = lock(&self.background).take();
+        let threads = std::mem::take(&mut *lock(&self.background));
         if self.fork != fork_generation() {
-            // The thread and the files are the parent's.
-            std::mem::forget(thread);
+            // The threads and the files are the parent's.
+            std::mem::forget(threads);
             return;
         }
-        let Some(thread) = thread else { return };
+        if threads.is_empty() {
+            return;
+        }
         self.core.stop();
-        if thread.join().is_err() {
-            tracing::error!("the thread of the cooperative cache panicked");
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the cooperative cache panicked");
+            }
         }
         for file in self.core.all() {
             if let Err(error) = file.flush(&self.core) {

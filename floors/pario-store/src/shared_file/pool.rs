@@ -64,9 +64,14 @@ impl Gone {
 }
 
 impl State {
-    /// The block that has been dirty longest and can be written out.
+    /// The block that was written longest ago and can be written out.
     pub(super) fn oldest(&self) -> Option<Key> {
         self.ledger.oldest_dirty(|key| !self.stuck.contains(&key.inode))
+    }
+
+    /// The block that was written longest ago and can be written out, if that was not after `mark`.
+    pub(super) fn quiet(&self, mark: u64) -> Option<Key> {
+        self.ledger.quiet(mark, |key| !self.stuck.contains(&key.inode))
     }
 
     fn shrink_to(&mut self, limit: u64) -> bool {

@@ -5,8 +5,10 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicI32;
+use std::time::Duration;
 
-use pario_core::{Layout, ServerIndex};
+use pario_core::{Clock, Layout, ServerIndex};
+use pario_sys::MonotonicClock;
 use proptest::prelude::*;
 
 use super::*;
@@ -245,10 +247,11 @@ proptest! {
         servers in 1u16..5,
         cache_blocks in 0u64..12,
         stripe_blocks in 1u64..3,
-        locks in any::<bool>(),
+        (locks, behind) in any::<(bool, bool)>(),
         steps in prop::collection::vec(step(), 1..60),
     ) {
         let mut world = World::new(servers, cache_blocks * BLOCK, stripe_blocks, locks);
+        world.stores.iter().for_each(|store| store.set_write_behind(behind));
         for (number, step) in steps.iter().enumerate() {
             take(&mut world, number, step);
             for stats in world.stats() {
@@ -276,6 +279,49 @@ fn only_dirty_bytes_are_written_and_neighbours_in_one_write() {
     let stats = world.stats()[0];
     assert_eq!((stats.plain_writes, stats.plain_written_bytes), (2, 50 + 20 + 2 * BLOCK), "{stats:?}");
     assert_eq!(stats.plain_reads, 0, "nothing is fetched in order to write");
+    world.check_plain();
+}
+
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let start = MonotonicClock.now();
+    while !condition() {
+        assert!(MonotonicClock.now().since(start) < Duration::from_secs(20), "waited too long: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_left_alone_goes_down_by_itself() {
+    let mut world = World::new(1, 1 << 20, 8, false);
+    world.try_write(0, &data(3 * BLOCK, 1)).unwrap();
+    // Switched on when something is dirty already, and then from a clean start.
+    world.stores[0].set_write_behind(true);
+    for seed in 2..5 {
+        wait_until("nothing is dirty", || world.stats()[0].dirty_bytes == 0);
+        world.check_plain();
+        world.try_write(BLOCK, &data(2 * BLOCK, seed)).unwrap();
+    }
+    wait_until("nothing is dirty", || world.stats()[0].dirty_bytes == 0);
+    world.read(0, 3 * BLOCK);
+    assert_eq!(world.stats()[0].plain_reads, 0, "what went down is still here");
+    world.stores[0].flush(world.object()).unwrap();
+    world.check_plain();
+}
+
+#[test]
+fn what_cannot_go_down_by_itself_is_told_to_who_flushes() {
+    let mut world = World::new(1, 1 << 20, 8, false);
+    world.error.store(28, Ordering::Relaxed);
+    world.stores[0].set_write_behind(true);
+    world.try_write(0, &data(BLOCK, 1)).unwrap();
+    let file = world.stores[0].core.file(INODE).unwrap();
+    wait_until("the background fails", || lock(&file.error).is_some());
+    world.error.store(0, Ordering::Relaxed);
+    let error = world.stores[0].flush(world.object()).unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
+    world.check_plain();
+    world.try_write(0, &data(BLOCK, 2)).unwrap();
+    wait_until("it is tried again", || world.stats()[0].dirty_bytes == 0);
     world.check_plain();
 }
 

@@ -86,6 +86,9 @@ pub struct SharedOptions {
     /// blocks of it. `None`: on file systems of that node (ext4, XFS, btrfs, tmpfs). Between several nodes, and where `noncoherent` is in
     /// force, it says nothing.
     pub direct: Option<bool>,
+    /// Whether blocks that nobody has written to for about 0.1 s go down to the plain file in the background. Else they go when room is
+    /// needed, at sync and at close.
+    pub write_behind: bool,
 }
 
 impl Default for SharedOptions {
@@ -97,12 +100,13 @@ impl Default for SharedOptions {
             create_new: false,
             truncate: false,
             mode: 0o666,
-            cache_bytes: 64 << 20,
+            cache_bytes: 256 << 20,
             block_bytes: None,
             stripe_bytes: None,
             placement: Placement::Home,
             noncoherent: None,
             direct: None,
+            write_behind: true,
         }
     }
 }
@@ -177,9 +181,16 @@ fn parse(text: &str) -> Result<Option<SharedOptions>> {
                 *(if key.trim() == "direct" { &mut options.direct } else { &mut options.noncoherent }) =
                     choice;
             }
+            "write-behind" => {
+                options.write_behind = match value.trim() {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(odd("it is `on` or `off`")),
+                };
+            }
             _ => {
                 return Err(odd(
-                    "there is `cache`, `block`, `stripe`, `placement`, `noncoherent` and `direct`",
+                    "there is `cache`, `block`, `stripe`, `placement`, `noncoherent`, `direct` and `write-behind`",
                 ));
             }
         }
@@ -202,15 +213,24 @@ mod tests {
         assert_eq!((options.cache_bytes, options.block_bytes), (1 << 20, Some(8 << 10)));
         assert_eq!((options.stripe_bytes, options.noncoherent), (Some(64 << 10), Some(true)));
         assert_eq!(options.direct, Some(false));
+        assert!(options.write_behind);
+        assert!(!parse("write-behind=off").unwrap().unwrap().write_behind);
         let first = parse("placement=first-touch").unwrap().unwrap();
         assert_eq!(first.placement, Placement::FirstTouch);
         for placement in Placement::ALL {
             let said = parse(&format!("placement={}", placement.word())).unwrap().unwrap();
             assert_eq!(said.placement, placement);
         }
-        for odd in
-            ["yes", "cache=much", "block", "placement=here", "noncoherent=1", "direct=maybe", "size=4KiB"]
-        {
+        for odd in [
+            "yes",
+            "cache=much",
+            "block",
+            "placement=here",
+            "noncoherent=1",
+            "direct=maybe",
+            "write-behind=1s",
+            "size=4KiB",
+        ] {
             let error = parse(odd).unwrap_err().to_string();
             assert!(error.contains(CACHE_VARIABLE) && error.contains(odd), "{error}");
         }

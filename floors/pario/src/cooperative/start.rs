@@ -71,6 +71,7 @@ impl Cooperation {
         if let Some(cooperation) = known.into_iter().find(|one| Some(&one.id.0) == found) {
             if let Some(own) = &cooperation.own {
                 own.store.set_cache_bytes(options.cache_bytes);
+                own.store.set_write_behind(options.write_behind);
             }
             return Ok(cooperation);
         }
@@ -149,6 +150,7 @@ fn start(
     let defaults = Layout::new(STRIPE_BYTES_DEFAULT, count, 0, count)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
     let store = Arc::new(SharedFileStore::new(options.cache_bytes)?);
+    store.set_write_behind(options.write_behind);
     let id = PartitionId(seed.id);
     let unix = [b"\0pario-cache-", id.to_string().as_bytes(), format!("-{index}").as_bytes()].concat();
     let bind = listen.map(|one_host| if one_host { Ipv4Addr::LOCALHOST } else { Ipv4Addr::UNSPECIFIED });

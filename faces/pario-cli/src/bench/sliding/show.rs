@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use pario::Placement;
 use pario::core::Size;
 use serde_json::{Value, json};
 
@@ -57,6 +58,12 @@ impl Shown {
     /// Whether blocks may be elsewhere than at their homes.
     pub(super) fn has_free_places(&self) -> bool {
         self.scenes.iter().any(|found| found.takes.contains_key(&Way::CacheFirstTouch))
+    }
+
+    /// Where blocks are cached, side by side.
+    fn placements(&self) -> Vec<&'static str> {
+        let played = |way: &Way| self.scenes.iter().any(|found| found.takes.contains_key(way));
+        Way::ALL.into_iter().filter(played).filter_map(Way::placement).map(Placement::word).collect()
     }
 
     pub(super) fn figures(&self) -> Figures {
@@ -148,7 +155,7 @@ impl Shown {
             "link_bits_per_s": (1 < plan.hosts).then_some(plan.link_bits_s),
             "cache_bytes": plan.cache.0,
             "below": if 1 < plan.hosts { "a plain file of another host, over FUSE and TCP" } else { "a plain file" },
-            "placements": if self.has_free_places() { "last-writer, home, first-touch" } else { "home" },
+            "placements": self.placements(),
             "moved_bytes": self.scenes.iter().map(|found| found.moved_bytes).collect::<Vec<_>>(),
             "dir": dir,
         })

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use pario::Placement;
 use serde::{Deserialize, Serialize};
 
 use super::pattern::Whole;
@@ -41,12 +42,19 @@ impl Way {
         self.word().replace('-', "_")
     }
 
+    /// Where the cooperative cache keeps blocks, if it is through that.
+    pub(super) fn placement(self) -> Option<Placement> {
+        match self {
+            Way::CacheLastWriter => Some(Placement::LastWriter),
+            Way::CacheHome => Some(Placement::Home),
+            Way::CacheFirstTouch => Some(Placement::FirstTouch),
+            Way::RangeLocks | Way::Unlocked => None,
+        }
+    }
+
     /// Whether it is through the cooperative cache.
     pub(super) fn is_cached(self) -> bool {
-        match self {
-            Way::CacheLastWriter | Way::CacheHome | Way::CacheFirstTouch => true,
-            Way::RangeLocks | Way::Unlocked => false,
-        }
+        self.placement().is_some()
     }
 
     /// What a reader may rely on.

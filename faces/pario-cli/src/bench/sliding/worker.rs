@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pario::core::Code;
 use pario::file_lock::{LockKind, lock_range};
-use pario::{Group, GroupFile, Placement, SharedOptions};
+use pario::{Group, GroupFile, SharedOptions};
 use serde::{Deserialize, Serialize};
 
 use super::super::error::BenchError;
@@ -103,15 +103,10 @@ enum Target {
 
 impl Target {
     fn open(group: &Arc<dyn Group>, job: &SlidingJob) -> Result<Target, BenchError> {
-        let placement = match job.way {
-            Way::CacheHome => Placement::Home,
-            Way::CacheFirstTouch => Placement::FirstTouch,
-            Way::CacheLastWriter => Placement::LastWriter,
-            Way::RangeLocks | Way::Unlocked => {
-                let file = File::options().read(true).write(true).open(&job.path);
-                let file = file.map_err(BenchError::at("opening", &job.path))?;
-                return Ok(Target::Plain(file, job.way));
-            }
+        let Some(placement) = job.way.placement() else {
+            let file = File::options().read(true).write(true).open(&job.path);
+            let file = file.map_err(BenchError::at("opening", &job.path))?;
+            return Ok(Target::Plain(file, job.way));
         };
         // As in the paper: pages of the cache are pages of the file, each with a home of its own.
         let page = Some(job.pattern.page_bytes);

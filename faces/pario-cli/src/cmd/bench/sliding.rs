@@ -34,7 +34,7 @@ pub(super) struct SlidingArgs {
     #[arg(long, value_name = "RATE", default_value = "1Gbit")]
     link: Link,
     /// Memory of the cooperative cache on each node
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     cache: Size,
     /// Only these sides, as in cache,range-locks [default: all]
     #[arg(long, value_name = "SIDES", value_delimiter = ',')]
