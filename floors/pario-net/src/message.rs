@@ -268,6 +268,15 @@ pub enum Request {
         /// Sessions that say the same number are one user of the file; 0: a user of its own.
         party: u64,
     },
+    /// A lease, if nobody must give one back for it. Answer: `Granted` or `NotNow`, at once.
+    AcquireFree {
+        /// The file.
+        inode: InodeId,
+        /// For what.
+        want: Want,
+        /// See `Acquire`.
+        party: u64,
+    },
     /// A lease given back after a recall or by choice; everything written under it is in the stores. Answer: `Done`.
     Return {
         /// The file.
@@ -590,6 +599,7 @@ encode_enum!(Request {
     46 => VisitWrite { object, at, told },
     47 => Pass { server, to, inode, blocks },
     48 => VisitTake { object, at, blocks, to, syncs, told },
+    49 => AcquireFree { inode, want, party },
 });
 
 /// A server's answer to a [`Request`].
@@ -621,6 +631,8 @@ pub enum Reply {
         /// Of the file.
         generation: Generation,
     },
+    /// Others hold or want the file.
+    NotNow {},
     /// There is no such object: every byte of it is zero.
     NoObject {},
     /// File data follows behind the body.
@@ -717,6 +729,7 @@ encode_enum!(Reply {
     19 => Claimed { grants },
     20 => NotMine {},
     21 => FileLength { bytes },
+    22 => NotNow {},
 });
 
 /// What a server tells a client unasked.

@@ -10,7 +10,7 @@
 
 mod common;
 
-use pario::{Counts, EmbedOptions, EmbedStore, EmbedTransport, Partition};
+use pario::{Alone, Counts, EmbedOptions, EmbedStore, EmbedTransport, Hints, Partition};
 
 const MIB: u64 = 1 << 20;
 
@@ -157,4 +157,32 @@ fn a_write_by_message_is_one_message_a_transfer() {
     let (counts, _, _) = counted(&partition, || file.write_at(4 * MIB, &data).unwrap());
     let expected = Counts { messages: 4, write_messages: 4, sent_bytes: 4 * MIB, ..Counts::default() };
     assert_eq!(counts, expected);
+}
+
+#[test]
+fn a_group_that_opens_a_file_to_read_needs_no_server_for_reading() {
+    let partition = start(EmbedTransport::Unix, EmbedStore::Files);
+    let data: Vec<u8> = (0..8 * MIB).map(|n| u8::try_from(n % 251).unwrap()).collect();
+    let file = partition.create("f").unwrap();
+    file.write_at(0, &data).unwrap();
+    file.close().unwrap();
+    let group = Alone::group();
+    let opened = counted(&partition, || {
+        let file = partition.options().read(true).open_all(&group, "f", &Hints::default()).unwrap();
+        let mut target = vec![0; data.len()];
+        let (counts, _, _) = counted(&partition, || {
+            file.read_at_all(0, &mut target).unwrap();
+        });
+        assert!(target == data);
+        assert_eq!((counts.messages, counts.leases, counts.direct_read_bytes), (0, 0, 8 * MIB));
+        file.close().unwrap();
+    });
+    assert_eq!(opened.0.leases, 1, "asked for when it was opened");
+    // Whoever may write is asked for nothing in advance.
+    let file = partition.options().read(true).write(true).open_all(&group, "f", &Hints::default()).unwrap();
+    let (counts, _, _) = counted(&partition, || {
+        file.read_at_all(0, &mut vec![0; 4096]).unwrap();
+    });
+    assert_eq!(counts.leases, 1);
+    file.close().unwrap();
 }

@@ -255,6 +255,24 @@ impl File {
         self.holders.is_empty() && self.queue.is_empty() && self.stop.is_none()
     }
 
+    /// Whether a lease would be granted at once, and take nothing from anybody.
+    pub(super) fn is_free_for(
+        &self,
+        (session, party): (SessionId, Party),
+        inode: InodeId,
+        want: Want,
+        sabotage: Sabotage,
+    ) -> bool {
+        let want = if want == (Want::WriteTogether {}) { Want::Write {} } else { want };
+        let ask = Ask { session, inode, want, party, ticket: Ticket(0) };
+        let is_granted = match self.way(ask, sabotage) {
+            Way::Same { .. } | Way::Join => true,
+            Way::Alone => self.holders.is_empty(),
+            Way::Wait | Way::Blocked => false,
+        };
+        is_granted && self.queue.is_empty() && self.stop.is_none()
+    }
+
     /// The session holds a lease or waits for one.
     pub(super) fn involves(&self, session: SessionId) -> bool {
         self.holders.contains_key(&session) || self.queue.iter().any(|waiting| waiting.is_lease_of(session))

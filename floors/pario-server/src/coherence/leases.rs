@@ -21,9 +21,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pario_core::{InodeId, Nanos, SessionId};
-use pario_net::message::Phase;
+use pario_net::message::{Phase, Want};
 
-use super::action::{Action, Ask, BarrierAsk, Return, Ticket, WaitLine, Waiter};
+use super::action::{Action, Ask, BarrierAsk, Party, Return, Ticket, WaitLine, Waiter};
 use super::file::{File, Turn, Wish};
 use super::flips::Flips;
 use super::sabotage::Sabotage;
@@ -172,6 +172,13 @@ impl Leases {
                 stopped_by: file.stop(),
             })
         })
+    }
+
+    /// Whether a lease would be granted at once, and take nothing from anybody.
+    #[must_use]
+    pub fn is_free_for(&self, (session, party): (SessionId, Party), inode: InodeId, want: Want) -> bool {
+        let Some(file) = self.files.get(&inode) else { return true };
+        file.is_free_for((session, party), inode, want, self.sabotage)
     }
 
     /// Whether the session has a lease that allows writing (exclusive, write, mixed), or had one that is not settled.

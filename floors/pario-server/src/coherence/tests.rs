@@ -429,3 +429,29 @@ fn the_members_of_a_party_do_not_count_as_flips() {
         ",
     );
 }
+
+#[test]
+fn free_is_what_is_granted_at_once_and_takes_nothing_from_anybody() {
+    let (a, b, file) = (SessionId(1), SessionId(2), InodeId(1));
+    let party = Party::default();
+    let free = |leases: &Leases, who: SessionId| {
+        [Want::Read {}, Want::Write {}, Want::WriteTogether {}]
+            .map(|want| leases.is_free_for((who, party), file, want))
+    };
+    let mut leases = Leases::new(0);
+    let mut ticket = 0;
+    let mut ask = |leases: &mut Leases, session, want| {
+        ticket += 1;
+        let ask = Ask { session, inode: file, want, party, ticket: Ticket(ticket) };
+        let mut out = Vec::new();
+        leases.acquire(ask, Nanos(0), &mut out);
+        out.iter().any(|action| matches!(action, Action::Grant { ticket, .. } if *ticket == ask.ticket))
+    };
+    assert_eq!(free(&leases, a), [true; 3], "nobody has it");
+    assert!(ask(&mut leases, a, Want::Read {}));
+    assert_eq!(free(&leases, b), [true, false, false]);
+    assert_eq!(free(&leases, a), [true, false, false], "what it has, and no more");
+    assert!(ask(&mut leases, b, Want::Read {}));
+    assert!(!ask(&mut leases, b, Want::Write {}), "waits for the other reader");
+    assert_eq!(free(&leases, SessionId(3)), [false; 3], "nobody passes one who waits");
+}

@@ -232,6 +232,9 @@ impl Home {
         match request {
             Request::Name { request } => self.name_request(caller, request, now),
             Request::Acquire { inode, want, party } => self.acquire(caller, (inode, want, Party(party)), now),
+            Request::AcquireFree { inode, want, party } => {
+                self.acquire_free(caller, (inode, want, Party(party)), now)
+            }
             Request::Return { inode, number, end } => {
                 self.grow(inode, end)?;
                 reach(Point::ReturnNoted);
@@ -322,6 +325,21 @@ impl Home {
         let mut actions = Vec::new();
         self.leases.acquire(Ask { session: caller.session, inode, want, party, ticket }, now, &mut actions);
         self.carry_out(actions, now);
+        Ok(())
+    }
+
+    fn acquire_free(
+        &mut self,
+        caller: Caller,
+        (inode, want, party): (InodeId, Want, Party),
+        now: Nanos,
+    ) -> Result<(), Fault> {
+        self.names.attr(inode)?;
+        let is_whole = !self.unfinished.contains_key(&inode);
+        if is_whole && self.leases.is_free_for((caller.session, party), inode, want) {
+            return self.acquire(caller, (inode, want, party), now);
+        }
+        self.reply(caller, Reply::NotNow {});
         Ok(())
     }
 

@@ -92,6 +92,7 @@ impl Service {
             Request::Name { .. }
             | Request::Close { .. }
             | Request::Acquire { .. }
+            | Request::AcquireFree { .. }
             | Request::Return { .. }
             | Request::Extend { .. }
             | Request::Use { .. }

@@ -111,7 +111,10 @@ impl Counters {
         add(&self.messages, 1);
         let kind = match request {
             Request::Name { .. } | Request::Close { .. } | Request::SyncNames { .. } => &self.name_messages,
-            Request::Acquire { .. } | Request::Return { .. } | Request::Extend { .. } => &self.lease_messages,
+            Request::Acquire { .. }
+            | Request::AcquireFree { .. }
+            | Request::Return { .. }
+            | Request::Extend { .. } => &self.lease_messages,
             Request::DefineView { .. } | Request::ForgetView { .. } => &self.view_messages,
             Request::Read { .. } | Request::ReadStream { .. } => &self.read_messages,
             Request::Write { .. } | Request::WriteStream { .. } => {

@@ -227,6 +227,11 @@ impl File {
         self.inner.file.join_group(rank, near, size);
     }
 
+    /// It is about to be read, and may not be written by this handle.
+    pub(crate) fn get_ready_to_read(&self) {
+        self.inner.file.get_ready_to_read();
+    }
+
     /// Whether the handle may write.
     pub(crate) fn is_writable(&self) -> bool {
         self.inner.write

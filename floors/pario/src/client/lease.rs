@@ -1,4 +1,4 @@
-//! A file's lease on the client's side: asked for when first needed, kept until recalled.
+//! A file's lease on the client's side: asked for when first needed, or when a group opens a file only to read it; kept until recalled.
 //!
 //! Never: used after the manager's connection was lost; given back while an access is under way or a record is untaken.
 //! Always: at least one access is made under a lease before it is given back, so that two clients make progress.
@@ -41,6 +41,13 @@ struct Held {
     phase: Phase,
     epoch: u64,
     generation: Generation,
+}
+
+/// Whether others may be waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Patience {
+    Wait,
+    None,
 }
 
 /// An access under way; the lease stays until it is dropped.
@@ -92,11 +99,7 @@ impl OpenFile {
         }
         let mut state = self.lease_state();
         loop {
-            if let Some(held) = self.usable(&state)
-                && allows(held.phase, want)
-                && state.recalled < held.number
-                && !state.returning
-            {
+            if let Some(held) = self.usable_for(&state, want) {
                 state.users += 1;
                 return Ok(self.access_under(held));
             }
@@ -111,13 +114,13 @@ impl OpenFile {
             }
             state.acquiring = true;
             drop(state);
-            let granted = self.acquire(want);
+            let granted = self.acquire(want, Patience::Wait);
             // What was asked for ahead belongs to an older lease.
             self.discard_ahead();
             state = self.lease_state();
             state.acquiring = false;
             self.tell(&state);
-            let (lease, attr, epoch) = granted?;
+            let Some((lease, attr, epoch)) = granted? else { continue };
             // One that crossed with our giving it back is void.
             if lease.number <= state.returned || epoch != self.mount.epoch() {
                 continue;
@@ -128,6 +131,43 @@ impl OpenFile {
                 return Ok(self.access_under(held));
             }
         }
+    }
+
+    /// Gets a lease for the access that is likely to come first, if nobody must give one back for it, so that it need not be asked for then.
+    /// What fails here fails, and is told, where the lease is needed.
+    pub(super) fn get_ready(self: &Arc<Self>, want: Want) {
+        if self.homeless.is_some() {
+            return;
+        }
+        let mut state = self.lease_state();
+        if state.acquiring || state.returning || state.held.is_some() {
+            return;
+        }
+        state.acquiring = true;
+        drop(state);
+        let granted = self.acquire(want, Patience::None);
+        self.discard_ahead();
+        let mut state = self.lease_state();
+        state.acquiring = false;
+        if let Ok(Some((lease, attr, epoch))) = granted
+            && state.returned < lease.number
+            && epoch == self.mount.epoch()
+        {
+            self.install(&mut state, lease, &attr, epoch);
+        }
+        self.tell(&state);
+        if self.must_return(&state) {
+            // Recalled before it was here.
+            self.give_back(state);
+        }
+    }
+
+    /// Begins an access if the lease for it is here.
+    pub(super) fn access_if_held(self: &Arc<Self>, want: Want) -> Option<Access<'_>> {
+        let mut state = self.lease_state();
+        let held = self.usable_for(&state, want)?;
+        state.users += 1;
+        Some(self.access_under(held))
     }
 
     fn access_under(self: &Arc<Self>, held: Held) -> Access<'_> {
@@ -171,6 +211,11 @@ impl OpenFile {
         state.held.filter(|held| held.epoch == self.mount.epoch())
     }
 
+    fn usable_for(&self, state: &LeaseState, want: Want) -> Option<Held> {
+        let held = self.usable(state).filter(|held| allows(held.phase, want))?;
+        (state.recalled < held.number && !state.returning).then_some(held)
+    }
+
     /// A lease of a manager that is gone, with accesses still under way.
     fn stale_in_use(&self, state: &LeaseState) -> bool {
         0 < state.users && state.held.is_some() && self.usable(state).is_none()
@@ -181,7 +226,11 @@ impl OpenFile {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    fn acquire(self: &Arc<Self>, want: Want) -> Result<(Lease, FileAttr, u64), Fault> {
+    fn acquire(
+        self: &Arc<Self>,
+        want: Want,
+        patience: Patience,
+    ) -> Result<Option<(Lease, FileAttr, u64)>, Fault> {
         self.mount.check_process()?;
         // First: a manager that is lost from here on makes the grant void.
         let epoch = self.mount.epoch();
@@ -190,18 +239,18 @@ impl OpenFile {
         let _time = self.mount.timed(&self.mount.counters.lease_ns);
         let together = want == (Want::Write {}) && self.together.load(Ordering::Relaxed);
         let want = if together { Want::WriteTogether {} } else { want };
-        let answer = self
-            .mount
-            .call(
-                pario_core::ServerIndex::MANAGER,
-                &Request::Acquire { inode: self.inode, want, party: self.mount.party() },
-            )
-            .map_err(|fault| fault.at(self.describe()))?;
-        match answer.reply {
+        let (inode, party) = (self.inode, self.mount.party());
+        let request = match patience {
+            Patience::Wait => Request::Acquire { inode, want, party },
+            Patience::None => Request::AcquireFree { inode, want, party },
+        };
+        let answer = self.mount.call(pario_core::ServerIndex::MANAGER, &request);
+        match answer.map_err(|fault| fault.at(self.describe()))?.reply {
             Reply::Granted { lease, attr } => {
                 reach(Point::GrantReceived);
-                Ok((lease, attr, epoch))
+                Ok(Some((lease, attr, epoch)))
             }
+            Reply::NotNow {} if patience == Patience::None => Ok(None),
             other => Err(odd(&other)),
         }
     }

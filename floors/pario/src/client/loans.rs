@@ -8,12 +8,15 @@ use std::sync::{Arc, PoisonError};
 
 use pario_core::{Clock, Fault, Generation, ServerIndex};
 use pario_net::connection::Answer;
-use pario_net::message::{Reply, Request};
+use pario_net::message::{Phase, Reply, Request, Want};
 use pario_sys::kill_point::{Point, reach};
 
 use super::mount::{Started, odd};
 use super::open_file::OpenFile;
 use super::windows::Window;
+
+/// Servers of a file whose objects are borrowed when it is opened.
+const READY_SERVERS_MAX: u16 = 16;
 
 /// What we have of one server's object.
 #[derive(Default)]
@@ -106,6 +109,20 @@ impl OpenFile {
                 let _ = self.note_loan(server, wish, answer);
             }
         }
+    }
+
+    /// A file that is only read is about to be: the lease and the servers' objects are at hand then, and no server is needed to read it. Not
+    /// where it has so many servers that most are not concerned.
+    pub(super) fn get_ready_to_read(self: &Arc<Self>) {
+        self.get_ready(Want::Read {});
+        if READY_SERVERS_MAX < self.layout.count() {
+            return;
+        }
+        // What there is no lease for is not asked for.
+        let Some(access) = self.access_if_held(Want::Read {}) else { return };
+        let under = if access.phase == (Phase::Read {}) { access.number } else { 0 };
+        let wish = Wish { generation: access.generation, under, write: false };
+        self.borrow_together(self.servers_in_turn(), wish);
     }
 
     fn lend(&self, wish: Wish) -> Request {

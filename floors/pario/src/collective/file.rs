@@ -153,6 +153,9 @@ impl GroupFile {
         let facts = GroupFacts::find(&group, &file)?;
         let choice = choose_for(&group, &file, hints, facts);
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
+        if plain.is_none() && choice.method == Method::ServerDirected && !file.is_writable() {
+            file.get_ready_to_read();
+        }
         let whole = file.number_view(View::whole())?;
         let state = State { view: Arc::clone(&whole), pointer: 0 };
         let opened = (file.counts(), Faults::now());
