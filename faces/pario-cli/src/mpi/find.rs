@@ -1,4 +1,7 @@
-//! Looks at a command: at the libraries of the programs among its words, then at what its launcher says of itself.
+//! Looks at a command: at the libraries of the programs among its words, then at what its launcher says of itself; then, in the same way, at
+//! the words of scripts that it runs.
+//!
+//! Never: runs anything but `ldd` and launchers that are asked for their version; looks into scripts that scripts run.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,6 +15,12 @@ use super::Abi;
 
 /// Words of a command that are looked at.
 const WORDS_MAX: usize = 64;
+/// Words of its scripts.
+const SCRIPT_WORDS_MAX: usize = 4096;
+/// How much of a script is read.
+const SCRIPT_BYTES_MAX: u64 = 256 << 10;
+/// Programs that take a script's name, or its text behind `-c`.
+const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
 /// Names of libraries that tell an ABI.
 const LIBRARIES: [(&str, Abi); 7] = [
     ("libmpi_abi.so", Abi::Standard),
@@ -32,15 +41,64 @@ pub(crate) struct Found {
 
 /// Which MPI a command uses; `None` if it shows none.
 pub(crate) fn find(words: &[OsString]) -> Option<Found> {
-    let programs = words.iter().take(WORDS_MAX).filter_map(|word| program(word));
-    let linked = programs.filter_map(|path| {
+    let words = &words[..words.len().min(WORDS_MAX)];
+    among(words.iter().filter_map(|word| program(word)), words).or_else(|| {
+        let told = scripts(words);
+        // What has no path in a script is mostly a command of the shell's.
+        let programs = told.iter().filter(|word| word.as_bytes().contains(&b'/'));
+        among(programs.filter_map(|word| program(word)), &told)
+    })
+}
+
+/// The MPI of the first program that is linked with one, or of the first launcher among the words.
+fn among(programs: impl Iterator<Item = PathBuf>, words: &[OsString]) -> Option<Found> {
+    let mut linked = programs.filter_map(|path| {
         let (abi, name) = linked(&libraries_of(&path))?;
         Some(Found { abi, why: format!("{} uses {name}", path.display()) })
     });
-    linked.into_iter().next().or_else(|| {
-        let launcher = words.iter().take(WORDS_MAX).find(|word| is_launcher(word))?;
+    linked.next().or_else(|| {
+        let launcher = words.iter().find(|word| is_launcher(word))?;
         self::launcher(&program(launcher)?)
     })
+}
+
+/// The words of all scripts of a command: files that begin with `#!` or that a shell is given, and what is behind a shell's `-c`.
+fn scripts(words: &[OsString]) -> Vec<OsString> {
+    let mut found = Vec::new();
+    let mut shell = false;
+    let mut is_text = false;
+    for word in words {
+        let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if std::mem::take(&mut is_text) {
+            found.extend(words_of(&word.to_string_lossy()));
+        } else if shell && word.as_bytes().starts_with(b"-") {
+            is_text = word.as_bytes().ends_with(b"c");
+        } else if SHELLS.contains(&name.as_str()) {
+            shell = true;
+        } else if let Some(text) = script(Path::new(word), shell) {
+            found.extend(words_of(&text));
+        }
+    }
+    found.truncate(SCRIPT_WORDS_MAX);
+    found
+}
+
+fn script(path: &Path, given_to_shell: bool) -> Option<String> {
+    if !std::fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(SCRIPT_BYTES_MAX).read_to_end(&mut text).ok()?;
+    let is_script = text.starts_with(b"#!") || given_to_shell && !text.starts_with(b"\x7fELF");
+    is_script.then(|| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Words outside of comments.
+fn words_of(text: &str) -> impl Iterator<Item = OsString> {
+    let lines = text.lines().map(|line| if line.trim_start().starts_with('#') { "" } else { line });
+    let words =
+        lines.flat_map(|line| line.split(|c: char| c.is_whitespace() || ";|&()\"'`<>={}".contains(c)));
+    words.filter(|word| !word.is_empty()).map(OsString::from)
 }
 
 /// What a launcher says of itself.
@@ -141,5 +199,33 @@ mod tests {
     #[test]
     fn a_command_without_mpi_shows_none() {
         assert_eq!(find(&["sh".into(), "-c".into(), "true".into()]), None);
+        assert_eq!(find(&["sh".into(), "-c".into()]), None);
+    }
+
+    /// A launcher that says of itself what Open MPI's says.
+    fn launcher_in(dir: &Path) -> PathBuf {
+        let launcher = dir.join("mpiexec");
+        std::fs::write(&launcher, "#!/bin/sh\necho 'mpiexec (Open MPI) 5.0.11'\n").unwrap();
+        launcher
+    }
+
+    #[test]
+    fn scripts_are_looked_into() {
+        let dir = tempfile::tempdir().unwrap();
+        let launcher = launcher_in(dir.path()).display().to_string();
+        let text = format!("# srun and mpiexec\nset -e; cd work\n\"{launcher}\" -n 4 ./app >log 2>&1\n");
+        let expected = ["set", "-e", "cd", "work", &launcher, "-n", "4", "./app", "log", "2", "1"];
+        assert_eq!(words_of(&text).collect::<Vec<_>>(), expected);
+        let job = dir.path().join("job.sh");
+        std::fs::write(&job, &text).unwrap();
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<OsString>>();
+        let job = job.display().to_string();
+        for command in [words(&["bash", &job]), words(&["env", "A=1", "sh", "-e", &job])] {
+            assert_eq!(scripts(&command), expected);
+        }
+        assert_eq!(scripts(&words(&["bash", "-lc", &text])), expected);
+        assert_eq!(scripts(&words(&["cat", &job])), Vec::<OsString>::new(), "not a script for `cat`");
+        std::fs::write(dir.path().join("job.sh"), format!("#!/bin/sh\n{text}")).unwrap();
+        assert_eq!(scripts(&words(&["nice", &job])), expected);
     }
 }
