@@ -211,8 +211,7 @@ impl SharedFile {
                     let _ = self.pass_on(core, touch, to, vec![(block, number)]);
                     return None;
                 }
-                Begun::Again => {}
-                Begun::Theirs(..) | Begun::Stuck => return None,
+                Begun::Theirs(..) | Begun::Pending => return None,
             }
         }
         None

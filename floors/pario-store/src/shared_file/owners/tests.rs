@@ -1,6 +1,7 @@
 //! What one server knows of owners, step by step: claims, hand-overs, and messages that come late, twice or in another order.
 
 use super::*;
+use crate::ownership::REMEMBERED_MAX;
 use crate::places::NUMBERS;
 
 const OWN: ServerIndex = ServerIndex(0);
@@ -76,7 +77,7 @@ fn what_is_remembered_of_others_is_bounded() {
     let all: Vec<u64> = (0..REMEMBERED_MAX as u64 + 2).collect();
     owners.answered(&all, Some(&grants(&vec![1; all.len()])), OWN);
     owners.answered(&[u64::MAX], Some(&grants(&[1])), OWN);
-    assert_eq!(lock(&owners.table).blocks.len(), 1);
+    assert_eq!(lock(&owners.table).known(), 1);
     assert_eq!(owners.count(), 0);
 }
 
@@ -102,7 +103,7 @@ fn what_is_taken_is_nobodys_to_use_before_it_has_its_bytes() {
         assert_eq!(reader.join().unwrap(), Begun::Mine(4));
         assert_eq!(visitor.join().unwrap(), Found::Mine);
     });
-    assert_eq!(owners.part(2..4), Parted::Gone, "two accesses are under way for long");
+    assert_eq!(owners.part(2..4), Parted::Used, "two accesses are under way for long");
     owners.end(2..4);
     owners.end(2..4);
     assert_eq!(owners.part(0..4), Parted::Leaving(vec![(0, 0), (1, 1), (2, 7), (3, 8)]));
@@ -136,15 +137,16 @@ fn a_sync_waits_for_what_was_taken_before_it_and_for_nothing_else() {
     let owners = taking();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| owners.sync_begins());
-        while lock(&owners.table).syncs == 0 {
+        while owners.with(|table| table.syncs()) == 0 {
             std::thread::yield_now();
         }
         owners.answered(&[6], Some(&[Grant { owner: OTHER, number: 5 }]), OWN);
         assert_eq!(owners.reach_for(6..7, OTHER), Some(1), "what is taken now is for the next");
         assert_eq!(owners.synced(), 0);
         owners.filled(&[(2, 7), (3, 8)]);
-        assert!(sync.join().unwrap());
+        assert_eq!(sync.join().unwrap(), Some(1));
     });
-    owners.sync_ends();
+    assert_eq!(owners.with(Table::sync_begins), 2, "another one has begun before the first is over");
+    owners.sync_ends(1);
     assert_eq!(owners.synced(), 1);
 }

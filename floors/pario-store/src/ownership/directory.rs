@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use pario_core::{Code, Fault, InodeId};
 
+use super::sabotage::{Bug, Sabotage};
 use crate::places::{Claim, GiveBack, Grant, NUMBERS, Pass};
 
 /// Ownerships known at a time.
@@ -14,10 +15,11 @@ const ENTRIES_MAX: usize = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Directory {
+pub struct Directory {
     files: HashMap<InodeId, Blocks>,
     entries: usize,
     numbers: u64,
+    sabotage: Sabotage,
 }
 
 #[derive(Debug)]
@@ -27,7 +29,14 @@ struct Blocks {
 }
 
 impl Directory {
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Vec<Grant>, Fault> {
+    /// With a deliberate bug.
+    #[must_use]
+    pub fn sabotaged(bug: Option<Bug>) -> Directory {
+        Directory { sabotage: Sabotage(bug), ..Directory::default() }
+    }
+
+    /// Whose these blocks are; those that are nobody's are the claimant's from now on.
+    pub fn claim(&mut self, claim: &Claim) -> Result<Vec<Grant>, Fault> {
         let blocks = self
             .files
             .entry(claim.inode)
@@ -48,7 +57,11 @@ impl Directory {
         }
         let mut grants = Vec::with_capacity(claim.blocks.len());
         for block in &claim.blocks {
-            let owner = blocks.owners.get(block).filter(|grant| grant.owner != claim.server);
+            let keeps = |grant: &&Grant| {
+                let others = grant.owner != claim.server || self.sabotage.has(Bug::SameNumber);
+                others && !self.sabotage.has(Bug::GrantTwice)
+            };
+            let owner = blocks.owners.get(block).filter(keeps);
             let grant = owner.copied().unwrap_or_else(|| {
                 self.numbers += NUMBERS;
                 Grant { owner: claim.server, number: self.numbers }
@@ -62,7 +75,8 @@ impl Directory {
         Ok(grants)
     }
 
-    pub(super) fn give_back(&mut self, back: &GiveBack) {
+    /// These ownerships are over; numbers that are not known any more are passed over.
+    pub fn give_back(&mut self, back: &GiveBack) {
         let Some(blocks) = self.files.get_mut(&back.inode) else { return };
         for (block, number) in &back.blocks {
             if blocks.owners.get(block).is_some_and(|grant| grant.is_before(back.server, *number)) {
@@ -76,19 +90,21 @@ impl Directory {
     }
 
     /// Ownerships become another server's.
-    pub(super) fn pass(&mut self, pass: &Pass) {
+    pub fn pass(&mut self, pass: &Pass) {
         let Some(blocks) = self.files.get_mut(&pass.inode) else { return };
         for (block, number) in &pass.blocks {
-            if let Some(grant) = blocks.owners.get_mut(block)
-                && grant.is_before(pass.server, *number)
-            {
+            let Some(grant) = blocks.owners.get_mut(block) else { continue };
+            let same_row = grant.number / NUMBERS == number / NUMBERS;
+            if grant.is_before(pass.server, *number) || (same_row && self.sabotage.has(Bug::OlderNumber)) {
                 *grant = Grant { owner: pass.to, number: number + 1 };
+            } else if grant.number == number + 1 && self.sabotage.has(Bug::PassTwice) {
+                grant.number += 1;
             }
         }
     }
 
     /// A file is gone for good, and with it whatever was owned of it.
-    pub(super) fn forget(&mut self, inode: InodeId) {
+    pub fn forget(&mut self, inode: InodeId) {
         if let Some(blocks) = self.files.remove(&inode) {
             self.entries -= blocks.owners.len();
         }
