@@ -32,6 +32,7 @@ mod faults;
 mod hear;
 mod keeping;
 mod manager;
+mod places;
 mod server;
 mod staging;
 mod step;
@@ -42,6 +43,6 @@ mod world;
 #[expect(unreachable_pub, reason = "shared with a test")]
 mod history;
 
-pub use bugs::{ALL_BUGS, AnyBug, ClientBug};
+pub use bugs::{ALL_BUGS, AnyBug, ClientBug, PlaceBug};
 pub use coverage::{Coverage, EXPECTED};
 pub use world::{Options, Violation, run};

@@ -94,7 +94,7 @@ mod tests {
     fn reach() -> Reach {
         let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
         let visit = Visit { object, at: LocalOffset(20), told: false };
-        let take = Take { to: ServerIndex(0), visit, blocks: 2, syncs: 0 };
+        let take = Take { to: ServerIndex(0), visit, blocks: 2, syncs: 0, of: 0 };
         Reach::new(ServerIndex(1), take, 2..4)
     }
 

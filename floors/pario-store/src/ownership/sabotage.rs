@@ -26,8 +26,10 @@ bugs! {
     OlderNumber "home-older-number"
     /// A home counts a hand-over that it hears of again once more.
     PassTwice "home-pass-twice"
-    /// Who claims its own block anew gets the same ownership, which an earlier message may still end.
+    /// Who claims a block anew that it gave back has the same ownership, which the earlier message may still end.
     SameNumber "home-same-number"
+    /// Who claims its own block anew has another ownership, also if the claim comes late or twice.
+    NewNumber "home-new-number"
     /// A home lets whoever claims a block have it.
     GrantTwice "home-grant-twice"
     /// An owner that gives a block to another server keeps it.
@@ -38,6 +40,10 @@ bugs! {
     LeaveInUse "owner-leave-in-use"
     /// A block is given to another server while somebody works on it.
     GiveInUse "owner-give-in-use"
+    /// A block is given to a server that asked for an earlier ownership of it.
+    GiveLate "owner-give-late"
+    /// What is remembered of other owners counts more than the word of the home that sent somebody here.
+    DoubtNothing "owner-doubt-nothing"
     /// A block that was taken over is used before it has its new bytes.
     UseUnfilled "owner-use-unfilled"
     /// Who waits for a home's answer is not woken by it.

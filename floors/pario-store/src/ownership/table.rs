@@ -37,8 +37,8 @@ pub(super) enum Stand {
     Taking { syncs: u64 },
     /// It was passed on to this server, and is being overwritten.
     Filling { syncs: u64 },
-    /// It was another one's when it was last heard of.
-    Theirs(ServerIndex),
+    /// It was another one's when it was last heard of, under that number.
+    Theirs { owner: ServerIndex, number: u64 },
 }
 
 /// See the module.
@@ -51,6 +51,8 @@ pub struct Table {
     pub(super) syncs: u64,
     /// The last of them that is known to be over.
     pub(super) synced: u64,
+    /// Ownerships that were given back while nobody said that their home knows.
+    over: HashMap<u64, u64>,
     /// Blocks that are being taken, by the number of syncs before.
     pub(super) takes: BTreeMap<u64, usize>,
     /// Something has changed that others may wait for.
@@ -110,7 +112,7 @@ impl Stand {
     pub(super) fn is_pending(self) -> bool {
         match self {
             Stand::Asked | Stand::Leaving | Stand::Taking { .. } | Stand::Filling { .. } => true,
-            Stand::Mine { .. } | Stand::Theirs(_) | Stand::Owed { .. } => false,
+            Stand::Mine { .. } | Stand::Theirs { .. } | Stand::Owed { .. } => false,
         }
     }
 }
@@ -136,8 +138,8 @@ impl Table {
                 self.pin(blocks.start..end);
                 Begun::Mine(end)
             }
-            Some(Stand::Theirs(server)) => {
-                let is_theirs = |block: &u64| self.blocks.get(block) == Some(&Stand::Theirs(server));
+            Some(Stand::Theirs { owner: server, .. }) => {
+                let is_theirs = |block: &u64| self.owner(*block) == Some(server);
                 let end = blocks.clone().take_while(is_theirs).last().map_or(blocks.start, |last| last + 1);
                 Begun::Theirs(server, end)
             }
@@ -176,9 +178,12 @@ impl Table {
         for (place, block) in blocks.iter().enumerate() {
             let stand = grants.and_then(|grants| grants.get(place)).map(|grant| match grant.owner {
                 owner if owner == own => Stand::Mine { number: grant.number, users: 0 },
-                owner => Stand::Theirs(owner),
+                owner => Stand::Theirs { owner, number: grant.number },
             });
             self.set(*block, stand);
+            if stand.is_some() {
+                self.over.remove(block);
+            }
         }
         self.stirred |= !self.sabotage.has(Bug::WakeNobody);
     }
@@ -196,7 +201,7 @@ impl Table {
             self.pin(blocks);
             return Some(Found::Mine);
         }
-        let theirs = stands().any(|stand| matches!(stand, Some(Stand::Theirs(_) | Stand::Owed { .. })));
+        let theirs = stands().any(|stand| matches!(stand, Some(Stand::Theirs { .. } | Stand::Owed { .. })));
         Some(if visitor.left || theirs { Found::Gone } else { Found::Unknown })
     }
 
@@ -213,10 +218,24 @@ impl Table {
     /// Another server said that these are not its own.
     pub fn forget(&mut self, blocks: Range<u64>, server: ServerIndex) {
         for block in blocks {
-            if self.blocks.get(&block) == Some(&Stand::Theirs(server)) {
+            if self.owner(block) == Some(server) {
                 self.set(block, None);
             }
         }
+    }
+
+    /// A home has just sent somebody here for these blocks: it knows better than what is remembered of others. Whether that was so of any.
+    pub fn doubt(&mut self, blocks: Range<u64>) -> bool {
+        let mut any = false;
+        for block in blocks {
+            if matches!(self.blocks.get(&block), Some(Stand::Theirs { .. }))
+                && !self.sabotage.has(Bug::DoubtNothing)
+            {
+                self.set(block, None);
+                any = true;
+            }
+        }
+        any
     }
 
     /// Those of these blocks that are this server's, that nobody works on, and that are not wanted: they leave.
@@ -239,10 +258,14 @@ impl Table {
         leaving
     }
 
-    /// These left. Where their home did not say that it heard of it, it knows better than this server: it is asked when they are wanted.
-    pub fn left(&mut self, blocks: &[(u64, u64)]) {
-        for (block, _) in blocks {
+    /// These left. Where their home did not say that it heard of it, it knows better than this server: it is asked when they are wanted,
+    /// and told then which ownership is over.
+    pub fn left(&mut self, blocks: &[(u64, u64)], told: bool) {
+        for (block, number) in blocks {
             self.set(*block, None);
+            if !told {
+                self.over.insert(*block, *number);
+            }
         }
         self.stirred = true;
     }
@@ -262,10 +285,17 @@ impl Table {
         mine
     }
 
-    /// How many that is, those that are asked for or leave among them.
+    /// How many that is, those that are asked for or leave among them, and those whose home may not know that they left.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.blocks.len() - self.theirs
+        self.blocks.len() - self.theirs + self.over.len()
+    }
+
+    /// Blocks as they are claimed: each with the number of an ownership that is over, if its home may not know that; else 0.
+    #[must_use]
+    pub fn claimed(&self, blocks: &[u64]) -> Vec<(u64, u64)> {
+        let over = |block: &u64| self.over.get(block).copied().unwrap_or(0);
+        blocks.iter().map(|block| (*block, over(block))).collect()
     }
 
     /// Blocks of which something is known.
@@ -299,12 +329,25 @@ impl Table {
             Some(Stand::Owed { .. }) => "owed",
             Some(Stand::Taking { .. }) => "taking",
             Some(Stand::Filling { .. }) => "filling",
-            Some(Stand::Theirs(_)) => "theirs",
+            Some(Stand::Theirs { .. }) => "theirs",
+        }
+    }
+
+    /// The other server whose a block is, as far as is known.
+    pub(super) fn owner(&self, block: u64) -> Option<ServerIndex> {
+        match self.blocks.get(&block)? {
+            Stand::Theirs { owner, .. } => Some(*owner),
+            Stand::Asked
+            | Stand::Mine { .. }
+            | Stand::Leaving
+            | Stand::Owed { .. }
+            | Stand::Taking { .. }
+            | Stand::Filling { .. } => None,
         }
     }
 
     pub(super) fn set(&mut self, block: u64, stand: Option<Stand>) {
-        let is_theirs = |stand: Option<Stand>| usize::from(matches!(stand, Some(Stand::Theirs(_))));
+        let is_theirs = |stand: Option<Stand>| usize::from(matches!(stand, Some(Stand::Theirs { .. })));
         let before = match stand {
             Some(stand) => self.blocks.insert(block, stand),
             None => self.blocks.remove(&block),
@@ -330,7 +373,7 @@ impl Table {
     /// Forgets what others own when that is too much.
     pub(super) fn bound(&mut self) {
         if REMEMBERED_MAX < self.theirs {
-            self.blocks.retain(|_, stand| !matches!(stand, Stand::Theirs(_)));
+            self.blocks.retain(|_, stand| !matches!(stand, Stand::Theirs { .. }));
             self.theirs = 0;
         }
     }

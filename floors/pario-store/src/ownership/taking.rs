@@ -9,7 +9,7 @@ use pario_core::ServerIndex;
 
 use super::sabotage::Bug;
 use super::table::{Stand, Table};
-use crate::places::NUMBERS;
+use crate::places::{NUMBERS, sum_of};
 
 /// What a server finds that takes blocks.
 #[derive(PartialEq, Eq, Debug)]
@@ -19,24 +19,26 @@ pub enum Parted {
     Leaving(Vec<(u64, u64)>),
     /// Somebody works on them, or an answer is due: it may come again, for as long as it likes.
     Used,
-    /// Not all are this server's.
+    /// Not all are this server's, or not under the numbers that the other one knows.
     Gone,
     /// Nothing is known of some.
     Unknown,
 }
 
 impl Table {
-    /// These blocks are another server's: it is about to be asked for them. False if they are not. [`Table::filled`] or
-    /// [`Table::missed`] must follow for each. How often a sync of the file began so far.
-    pub fn reach_for(&mut self, blocks: Range<u64>, owner: ServerIndex) -> Option<u64> {
-        if !blocks.clone().all(|block| self.blocks.get(&block) == Some(&Stand::Theirs(owner))) {
-            return None;
-        }
+    /// These blocks are another server's: it is about to be asked for them. `None` if they are not. [`Table::filled`] or
+    /// [`Table::missed`] must follow for each. How often a sync of the file began so far, and the sum of the ownerships' numbers.
+    pub fn reach_for(&mut self, blocks: Range<u64>, owner: ServerIndex) -> Option<(u64, u64)> {
+        let number = |block: u64| match self.blocks.get(&block) {
+            Some(Stand::Theirs { owner: known, number }) if *known == owner => Some(*number),
+            Some(_) | None => None,
+        };
+        let numbers: Vec<u64> = blocks.clone().map(number).collect::<Option<_>>()?;
         let syncs = self.syncs;
         for block in blocks {
             self.set(block, Some(Stand::Taking { syncs }));
         }
-        Some(syncs)
+        Some((syncs, sum_of(numbers.into_iter())))
     }
 
     /// They are this server's, and are overwritten now.
@@ -70,12 +72,12 @@ impl Table {
         self.stirred = true;
     }
 
-    /// Another server takes these blocks.
-    pub fn part(&mut self, blocks: Range<u64>) -> Parted {
+    /// Another server takes these blocks, whose ownerships' numbers have that sum as far as it knows.
+    pub fn part(&mut self, blocks: Range<u64>, of: u64) -> Parted {
         let stands = || blocks.clone().map(|block| self.blocks.get(&block).copied());
         let is_ours = |stand: Stand| match stand {
             Stand::Mine { .. } | Stand::Asked | Stand::Leaving | Stand::Filling { .. } => true,
-            Stand::Theirs(_) | Stand::Taking { .. } | Stand::Owed { .. } => false,
+            Stand::Theirs { .. } | Stand::Taking { .. } | Stand::Owed { .. } => false,
         };
         if stands().any(|stand| stand.is_none()) {
             return Parted::Unknown;
@@ -95,6 +97,10 @@ impl Table {
         let Some(leaving) = blocks.clone().map(number).collect::<Option<Vec<_>>>() else {
             return Parted::Gone;
         };
+        // Some have moved since: who took them may have gone on long ago, and would not fill them.
+        if sum_of(leaving.iter().map(|(_, number)| *number)) != of && !self.sabotage.has(Bug::GiveLate) {
+            return Parted::Gone;
+        }
         for (block, _) in &leaving {
             if !self.sabotage.has(Bug::GiveAndKeep) {
                 self.set(*block, Some(Stand::Leaving));
@@ -108,7 +114,7 @@ impl Table {
         self.bound();
         for (block, number) in blocks {
             let stand = match told {
-                true => Some(Stand::Theirs(to)),
+                true => Some(Stand::Theirs { owner: to, number: number + 1 }),
                 false if self.sabotage.has(Bug::ClaimUntold) => None,
                 false => Some(Stand::Owed { number: *number, to }),
             };
@@ -138,11 +144,11 @@ impl Table {
     pub fn theirs(&self, blocks: Range<u64>, runs_max: usize) -> Vec<(ServerIndex, Range<u64>)> {
         let mut runs: Vec<(ServerIndex, Range<u64>)> = Vec::new();
         for block in blocks {
-            let Some(Stand::Theirs(owner)) = self.blocks.get(&block) else { continue };
-            if let Some((_, run)) = runs.last_mut().filter(|(last, run)| last == owner && run.end == block) {
+            let Some(owner) = self.owner(block) else { continue };
+            if let Some((_, run)) = runs.last_mut().filter(|(last, run)| *last == owner && run.end == block) {
                 run.end += 1;
             } else if runs.len() < runs_max {
-                runs.push((*owner, block..block + 1));
+                runs.push((owner, block..block + 1));
             } else {
                 break;
             }

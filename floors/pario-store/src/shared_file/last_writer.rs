@@ -95,9 +95,9 @@ impl SharedFile {
         touch: &'a Touch,
         (owner, visit, blocks): (ServerIndex, Visit, Range<u64>),
     ) -> Option<Reaching<'a>> {
-        let syncs = touch.owners.reach_for(blocks.clone(), owner)?;
+        let (syncs, of) = touch.owners.reach_for(blocks.clone(), owner)?;
         let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX);
-        let take = Take { to: self.place.server, visit, blocks: count, syncs };
+        let take = Take { to: self.place.server, visit, blocks: count, syncs, of };
         core.counts.takes.fetch_add(1, Ordering::Relaxed);
         Some(Reaching { reach: Reach::new(owner, take, blocks), answer: touch.companions.take(owner, take) })
     }
@@ -203,11 +203,12 @@ impl SharedFile {
         if take.visit.object.generation < self.open_gate()?.generation {
             return refuse(answer, Taken::Late);
         }
-        let mut parted = touch.owners.part(blocks.clone());
-        if parted == Parted::Unknown && take.visit.told {
-            // The home's answer to an earlier claim may have been lost: it knows.
+        let mut parted = touch.owners.part(blocks.clone(), take.of);
+        let doubts = || take.visit.told && touch.owners.doubt(blocks.clone());
+        if (parted == Parted::Unknown && take.visit.told) || (parted == Parted::Gone && doubts()) {
+            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows.
             self.learn(core, touch, blocks.clone())?;
-            parted = touch.owners.part(blocks.clone());
+            parted = touch.owners.part(blocks.clone(), take.of);
         }
         let Parted::Leaving(leaving) = parted else {
             self.tell_owed(core, touch, blocks)?;

@@ -7,7 +7,7 @@ use pario_core::ServerIndex;
 
 use super::first_touch_tests::{BLOCK, INODE, Net, OBJECT, check_owners, insist, open};
 use super::*;
-use crate::places::{Take, Taken, Visit};
+use crate::places::{NUMBERS, Take, Taken, Visit};
 
 /// Blocks whose content is known to whoever holds their lock.
 const GUARDED: u64 = 8;
@@ -207,6 +207,7 @@ fn blocks_of_a_file_that_was_cut_are_not_given_to_late_writers() {
         visit: Visit { object: now, at: LocalOffset(0), told: false },
         blocks: 1,
         syncs: 0,
+        of: NUMBERS,
     };
     let mut heard = Vec::new();
     Places::take(&**one, take, &mut |taken| heard.push(taken)).unwrap();

@@ -69,6 +69,11 @@ impl Owners {
         self.with(|table| table.forget(blocks, server));
     }
 
+    /// See [`Table::doubt`].
+    pub(super) fn doubt(&self, blocks: Range<u64>) -> bool {
+        self.with(|table| table.doubt(blocks))
+    }
+
     /// See [`Table::leave`].
     pub(super) fn leave(
         &self,
@@ -79,8 +84,13 @@ impl Owners {
     }
 
     /// See [`Table::left`].
-    pub(super) fn left(&self, blocks: &[(u64, u64)]) {
-        self.with(|table| table.left(blocks));
+    pub(super) fn left(&self, blocks: &[(u64, u64)], told: bool) {
+        self.with(|table| table.left(blocks, told));
+    }
+
+    /// See [`Table::claimed`].
+    pub(super) fn claimed(&self, blocks: &[u64]) -> Vec<(u64, u64)> {
+        self.with(|table| table.claimed(blocks))
     }
 
     /// See [`Table::has`].
@@ -99,7 +109,7 @@ impl Owners {
     }
 
     /// See [`Table::reach_for`].
-    pub(super) fn reach_for(&self, blocks: Range<u64>, owner: ServerIndex) -> Option<u64> {
+    pub(super) fn reach_for(&self, blocks: Range<u64>, owner: ServerIndex) -> Option<(u64, u64)> {
         self.with(|table| table.reach_for(blocks, owner))
     }
 
@@ -119,10 +129,10 @@ impl Owners {
     }
 
     /// Another server takes these blocks; [`Parted::Used`]: somebody works on them for long. See [`Table::part`].
-    pub(super) fn part(&self, blocks: Range<u64>) -> Parted {
+    pub(super) fn part(&self, blocks: Range<u64>, of: u64) -> Parted {
         let mut parted = Parted::Used;
         let used = |table: &mut Table| {
-            parted = table.part(blocks.clone());
+            parted = table.part(blocks.clone(), of);
             parted == Parted::Used
         };
         let table = lock(&self.table);

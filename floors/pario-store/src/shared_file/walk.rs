@@ -157,7 +157,7 @@ impl SharedFile {
             return Err(Fault::new(Code::TooMany, text));
         }
         let (server, block_bytes) = (self.place.server, self.place.block_bytes);
-        let claim = Claim { server, inode: self.inode, block_bytes, blocks: blocks.to_vec() };
+        let claim = Claim { server, inode: self.inode, block_bytes, blocks: touch.owners.claimed(blocks) };
         if home == server {
             return lock(&core.directory).claim(&claim);
         }
