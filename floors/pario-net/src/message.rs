@@ -467,8 +467,8 @@ pub enum Request {
         inode: InodeId,
         /// Bytes of a block.
         block_bytes: u64,
-        /// Which.
-        blocks: Vec<u64>,
+        /// Which, each with the number of an ownership that the asking server gave back and heard no answer; 0: there is none.
+        blocks: Vec<(u64, u64)>,
     },
     /// Server to server: blocks that their owner gives up, each with the number of the ownership. Answer: `Done`.
     GiveBack {
@@ -523,6 +523,8 @@ pub enum Request {
         to: ServerIndex,
         /// How often a sync of the file began there.
         syncs: u64,
+        /// The sum of the numbers of their ownerships, as the asking server knows them: with another one it comes too late.
+        of: u64,
         /// As in `VisitRead`.
         told: bool,
     },
@@ -598,7 +600,7 @@ encode_enum!(Request {
     45 => VisitRead { object, at, bytes, told },
     46 => VisitWrite { object, at, told },
     47 => Pass { server, to, inode, blocks },
-    48 => VisitTake { object, at, blocks, to, syncs, told },
+    48 => VisitTake { object, at, blocks, to, syncs, of, told },
     49 => AcquireFree { inode, want, party },
 });
 

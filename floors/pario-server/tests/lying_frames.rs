@@ -64,7 +64,7 @@ fn valid_requests() -> Vec<Request> {
         Request::Space {},
         Request::Status {},
         Request::ListInodes { after: InodeId(0), limit: 5 },
-        Request::Claim { server: ServerIndex(1), inode, block_bytes: 4096, blocks: vec![1, 2] },
+        Request::Claim { server: ServerIndex(1), inode, block_bytes: 4096, blocks: vec![(1, 0), (2, 7)] },
         Request::GiveBack { server: ServerIndex(1), inode, blocks: vec![(1, 1)] },
         Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true },
         Request::VisitWrite { object: object(2), at: LocalOffset(0), told: false },
@@ -75,6 +75,7 @@ fn valid_requests() -> Vec<Request> {
             blocks: 1,
             to: ServerIndex(1),
             syncs: 0,
+            of: 7,
             told: true,
         },
     ]);

@@ -21,6 +21,8 @@ pub mod shared_file;
 
 pub mod places;
 
+pub mod ownership;
+
 mod directory;
 mod listing;
 mod lru;

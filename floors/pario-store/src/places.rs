@@ -23,8 +23,8 @@ pub struct Claim {
     pub inode: InodeId,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Which.
-    pub blocks: Vec<u64>,
+    /// Which, each with the number of an ownership that the server gave back without hearing that its home knows; 0: there is none.
+    pub blocks: Vec<(u64, u64)>,
 }
 
 /// Numbers from one that a home gives to the next: an ownership that is passed on has the number after, without the home's doing.
@@ -84,6 +84,15 @@ pub struct Take {
     pub blocks: u32,
     /// How often a sync of the file began at the asking server.
     pub syncs: u64,
+    /// The numbers of their ownerships, as far as the asking server knows, all together. A block's numbers only grow: where the owner has
+    /// another sum, some have moved since, and this may be a message that comes late.
+    pub of: u64,
+}
+
+/// The sum of numbers of ownerships: see [`Take::of`].
+#[must_use]
+pub fn sum_of(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::wrapping_add)
 }
 
 /// What an owner says to that.

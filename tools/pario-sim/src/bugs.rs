@@ -3,29 +3,32 @@
 use std::str::FromStr;
 
 use pario_server::coherence::Bug;
+use pario_server::store::ownership;
 
-macro_rules! client_bugs {
-    ($($(#[$doc:meta])* $name:ident $word:literal)*) => {
-        /// A deliberate bug of clients or servers.
+macro_rules! bugs {
+    ($(#[$what:meta])* $kind:ident: $($(#[$doc:meta])* $name:ident $word:literal)*) => {
+        $(#[$what])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum ClientBug {
+        pub enum $kind {
             $($(#[$doc])* $name,)*
         }
 
-        impl ClientBug {
+        impl $kind {
             /// All of them.
-            pub const ALL: &'static [ClientBug] = &[$(ClientBug::$name,)*];
+            pub const ALL: &'static [$kind] = &[$($kind::$name,)*];
 
             /// What it is called where one is asked for.
             #[must_use]
             pub const fn word(self) -> &'static str {
-                match self { $(ClientBug::$name => $word,)* }
+                match self { $($kind::$name => $word,)* }
             }
         }
     };
 }
 
-client_bugs! {
+bugs! {
+    /// A deliberate bug of clients or servers.
+    ClientBug:
     /// A lease goes back before its records are taken.
     ReturnUndrained "client-return-undrained"
     /// A lease is used once more after it was recalled, again and again.
@@ -90,6 +93,21 @@ client_bugs! {
     FlushNothing "server-flush-nothing"
 }
 
+bugs! {
+    /// A deliberate bug of what is around placement.
+    PlaceBug:
+    /// A block is cached at the server of whoever touches it, though it has a fixed home.
+    KeepNearest "place-keep-nearest"
+    /// A visitor is let in without a look whose the block is.
+    VisitAnything "place-visit-anything"
+    /// A block that is given is not put down, though a sync has been at its taker already.
+    GivePastSync "place-give-past-sync"
+    /// A block is said to be given before it is out of the cache.
+    AnswerFirst "place-answer-first"
+    /// A block is given back although its bytes are in the cache.
+    LeaveBytes "place-leave-bytes"
+}
+
 /// A bug of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AnyBug {
@@ -97,11 +115,18 @@ pub enum AnyBug {
     Machine(Bug),
     /// Of what is around them.
     Around(ClientBug),
+    /// Of the machines that decide whose a block is.
+    Ownership(ownership::Bug),
+    /// Of what is around those.
+    Place(PlaceBug),
 }
 
 fn all() -> Vec<AnyBug> {
     let machine = Bug::ALL.iter().copied().map(AnyBug::Machine);
-    machine.chain(ClientBug::ALL.iter().copied().map(AnyBug::Around)).collect()
+    let around = ClientBug::ALL.iter().copied().map(AnyBug::Around);
+    let ownership = ownership::Bug::ALL.iter().copied().map(AnyBug::Ownership);
+    let place = PlaceBug::ALL.iter().copied().map(AnyBug::Place);
+    machine.chain(around).chain(ownership).chain(place).collect()
 }
 
 /// All of them.
@@ -114,6 +139,8 @@ impl AnyBug {
         match self {
             AnyBug::Machine(bug) => bug.word(),
             AnyBug::Around(bug) => bug.word(),
+            AnyBug::Ownership(bug) => bug.word(),
+            AnyBug::Place(bug) => bug.word(),
         }
     }
 }

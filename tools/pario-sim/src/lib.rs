@@ -18,10 +18,12 @@
 //! explains all accesses of atomic mode, that every block is kept by one server only, that no byte is lost which was promised and every
 //! other loss is told to its writer, that nobody is forgotten, that the dead hold nothing, that everything is quiet in the end.
 //!
+//! A second world, which each seed plays too, is about whose the blocks of a cooperative cache are: see `places`.
+//!
 //! Not judged: the order in which a server that was killed takes records of several writers for the same bytes when they offer their
 //! outboxes to its successor one after the other.
 //!
-//! Always: the same seed gives the same run. Never: reads a clock, sleeps, spawns.
+//! Always: the same seed gives the same runs. Never: reads a clock, sleeps, spawns.
 
 mod bugs;
 mod chance;
@@ -32,6 +34,7 @@ mod faults;
 mod hear;
 mod keeping;
 mod manager;
+mod places;
 mod server;
 mod staging;
 mod step;
@@ -42,6 +45,6 @@ mod world;
 #[expect(unreachable_pub, reason = "shared with a test")]
 mod history;
 
-pub use bugs::{ALL_BUGS, AnyBug, ClientBug};
+pub use bugs::{ALL_BUGS, AnyBug, ClientBug, PlaceBug};
 pub use coverage::{Coverage, EXPECTED};
 pub use world::{Options, Violation, run};

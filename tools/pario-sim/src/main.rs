@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use pario_sim::{ALL_BUGS, AnyBug, Coverage, EXPECTED, Options, run};
 
-/// Simulate the coherence of Pario: leases, locks and the manager under faults, by seed
+/// Simulate the coherence of Pario: leases, locks, the manager and placement under faults, by seed
 #[derive(Parser, Debug)]
 #[command(after_help = "\
 Examples:

@@ -13,6 +13,7 @@ use crate::client::{Client, Errand, Kind, Op};
 use crate::coverage::Coverage;
 use crate::history::{Access, Did, sequential, visible};
 use crate::manager::{Ask4, Effect, Manager, Notice, Reply};
+use crate::places;
 use crate::server::{BLOCK_CELLS, Below, Refused, Server, home};
 use crate::truth::Truth;
 
@@ -180,8 +181,20 @@ pub(crate) enum Event {
     Expire,
 }
 
-/// Runs one seed.
+/// Runs one seed in each world; a deliberate bug where it can show.
 pub fn run(options: Options) -> Result<Coverage, Box<Violation>> {
+    match options.bug {
+        Some(AnyBug::Machine(_) | AnyBug::Around(_)) => run_coherence(options),
+        Some(AnyBug::Ownership(_) | AnyBug::Place(_)) => places::run(options),
+        None => {
+            let mut seen = run_coherence(options)?;
+            seen.add(&places::run(options)?);
+            Ok(seen)
+        }
+    }
+}
+
+fn run_coherence(options: Options) -> Result<Coverage, Box<Violation>> {
     let mut world = World::new(options);
     match world.play() {
         Ok(()) => Ok(world.seen),

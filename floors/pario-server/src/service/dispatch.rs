@@ -119,9 +119,9 @@ impl Service {
             Request::VisitRead { .. } | Request::VisitWrite { .. } => {
                 self.visit(id, number, request, frame.data)
             }
-            Request::VisitTake { object, at, blocks, to, syncs, told } => {
+            Request::VisitTake { object, at, blocks, to, syncs, of, told } => {
                 let visit = Visit { object, at, told };
-                self.give(id, number, Take { to, visit, blocks, syncs })
+                self.give(id, number, Take { to, visit, blocks, syncs, of })
             }
             Request::DefineView { view } => self.define_view(id, number, view, frame.data),
             Request::ForgetView { view } => self.forget_view(id, number, view),

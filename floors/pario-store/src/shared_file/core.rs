@@ -11,10 +11,10 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock};
 use pario_core::InodeId;
 
 use super::behind::{Behind, PERIOD};
-use super::directory::Directory;
 use super::file::{Shared, SharedFile};
 use super::pool::{Gone, Pool, Room};
 use crate::cache::Key;
+use crate::ownership::Directory;
 use crate::places::Companions;
 use crate::sync::lock;
 

@@ -178,8 +178,9 @@ impl SharedFile {
         let block = self.place.block_bytes;
         let blocks = visit.at.0 / block..end.div_ceil(block);
         let mut found = touch.owners.visited(blocks.clone());
-        if found == Found::Unknown && visit.told {
-            // The home's answer to an earlier claim may have been lost: it knows.
+        let doubts = || visit.told && touch.owners.doubt(blocks.clone());
+        if (found == Found::Unknown && visit.told) || (found == Found::Gone && doubts()) {
+            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows.
             self.learn(core, touch, blocks.clone())?;
             found = touch.owners.visited(blocks.clone());
         }
@@ -211,8 +212,7 @@ impl SharedFile {
                     let _ = self.pass_on(core, touch, to, vec![(block, number)]);
                     return None;
                 }
-                Begun::Again => {}
-                Begun::Theirs(..) | Begun::Stuck => return None,
+                Begun::Theirs(..) | Begun::Pending => return None,
             }
         }
         None
@@ -226,8 +226,8 @@ impl SharedFile {
         let leaving = touch.owners.leave(blocks, wanted);
         for (home, blocks) in self.by_home(touch, leaving) {
             for some in blocks.chunks(ASKED_MAX) {
-                self.tell(core, touch, home, some);
-                touch.owners.left(some);
+                let told = self.tell(core, touch, home, some);
+                touch.owners.left(some, told);
             }
         }
     }
@@ -239,14 +239,19 @@ impl SharedFile {
         }
     }
 
-    fn tell(&self, core: &Core, touch: &Touch, home: ServerIndex, blocks: &[(u64, u64)]) {
+    /// Whether a home knows that blocks are nobody's any more.
+    fn tell(&self, core: &Core, touch: &Touch, home: ServerIndex, blocks: &[(u64, u64)]) -> bool {
         let back = GiveBack { server: self.place.server, inode: self.inode, blocks: blocks.to_vec() };
         core.counts.handed_back.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         if home == self.place.server {
             lock(&core.directory).give_back(&back);
-        } else if let Err(error) = touch.companions.give_back(home, &back) {
+            return true;
+        }
+        let told = touch.companions.give_back(home, &back);
+        if let Err(error) = &told {
             tracing::debug!(%error, "a home may not know that blocks are nobody's");
         }
+        told.is_ok()
     }
 }
 

@@ -195,7 +195,7 @@ pub(super) fn check_owners(stores: &[Arc<SharedFileStore>]) {
             assert!(owned.insert(block), "block {block} has two owners");
             let home = &stores[usize::try_from(block).unwrap() % stores.len()];
             let server = ServerIndex(u16::try_from(index).unwrap());
-            let claim = Claim { server, inode: INODE, block_bytes: BLOCK, blocks: vec![block] };
+            let claim = Claim { server, inode: INODE, block_bytes: BLOCK, blocks: vec![(block, 0)] };
             assert_eq!(Places::claim(&**home, &claim).unwrap()[0].owner, server, "block {block}");
         }
         for (key, _) in store.core.pool.state().ledger.all(INODE) {

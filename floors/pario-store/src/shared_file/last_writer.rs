@@ -24,6 +24,7 @@ use super::owners::Parted;
 use crate::cache::{Key, SharedBlock};
 use crate::error::StoreError;
 use crate::files::total_bytes;
+use crate::ownership::{Heard, Reach, runs};
 use crate::places::{Answer, Pass, Take, Taken, Visit};
 use crate::sync::lock;
 
@@ -34,11 +35,9 @@ const CUTS_MAX: u32 = 32;
 /// Runs of blocks that are taken at a time.
 const TAKES_AT_ONCE: usize = 8;
 
-/// Blocks that their owner was asked for.
+/// Blocks that their owner was asked for, and its answer.
 struct Reaching<'a> {
-    owner: ServerIndex,
-    take: Take,
-    blocks: Range<u64>,
+    reach: Reach,
     answer: Result<Answer<'a, Taken>, Fault>,
 }
 
@@ -62,7 +61,7 @@ impl SharedFile {
         let reaching: Vec<Reaching<'_>> = theirs.into_iter().filter_map(reach).collect();
         let (mut left, mut at, mut result) = (Vec::new(), range.start, Ok(()));
         for reaching in reaching {
-            let blocks = reaching.blocks.clone();
+            let blocks = reaching.reach.blocks.clone();
             match self.get(core, touch, reaching, &mut write) {
                 Ok(true) => {
                     left.push(at..blocks.start * bytes);
@@ -96,47 +95,38 @@ impl SharedFile {
         touch: &'a Touch,
         (owner, visit, blocks): (ServerIndex, Visit, Range<u64>),
     ) -> Option<Reaching<'a>> {
-        let syncs = touch.owners.reach_for(blocks.clone(), owner)?;
+        let (syncs, of) = touch.owners.reach_for(blocks.clone(), owner)?;
         let count = u32::try_from(blocks.end - blocks.start).unwrap_or(u32::MAX);
-        let take = Take { to: self.place.server, visit, blocks: count, syncs };
+        let take = Take { to: self.place.server, visit, blocks: count, syncs, of };
         core.counts.takes.fetch_add(1, Ordering::Relaxed);
-        Some(Reaching { owner, take, blocks, answer: touch.companions.take(owner, take) })
+        Some(Reaching { reach: Reach::new(owner, take, blocks), answer: touch.companions.take(owner, take) })
     }
 
     fn get(
         &self,
         core: &Core,
         touch: &Touch,
-        Reaching { owner, take, blocks, answer }: Reaching<'_>,
+        Reaching { mut reach, answer }: Reaching<'_>,
         write: impl FnMut(Range<u64>) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
-        let count = blocks.end - blocks.start;
-        let heard = answer.and_then(|wait| wait()).or_else(|fault| {
-            // It may have happened. The owner knows, or has told the homes by the time that it answers.
-            let take = Take { visit: Visit { told: true, ..take.visit }, ..take };
-            let again = touch.companions.take(owner, take).and_then(|wait| wait());
-            again.map_err(|_| fault.clone()).and_then(|again| match again {
-                Taken::NotMine => Err(fault),
-                Taken::Yours(_) | Taken::Late => Ok(again),
-            })
-        });
+        let (owner, blocks) = (reach.owner, reach.blocks.clone());
+        let mut heard = reach.heard(answer.and_then(|wait| wait()));
+        if let Heard::Again(take) = heard {
+            heard = reach.heard(touch.companions.take(owner, take).and_then(|wait| wait()));
+        }
         let (mine, fault) = match heard {
-            Ok(Taken::Yours(numbers)) if numbers.len() as u64 == count => {
-                (blocks.clone().zip(numbers).collect(), None)
-            }
-            Ok(answer @ (Taken::NotMine | Taken::Late)) => {
+            Heard::Mine(mine) => (mine, None),
+            Heard::Refused { late } => {
                 touch.owners.missed(blocks);
-                return Ok(answer == Taken::Late);
+                return Ok(late);
             }
-            Ok(Taken::Yours(numbers)) => {
-                let text = format!("{count} blocks were taken, {} were given", numbers.len());
-                (self.unheard(core, touch, blocks.clone()), Some(Fault::new(Code::Protocol, text)))
-            }
-            Err(fault) => (self.unheard(core, touch, blocks.clone()), Some(fault)),
+            Heard::Unheard(fault) => (self.unheard(core, touch, blocks.clone()), Some(fault)),
+            Heard::Again(_) => return Err(self.unsettled(touch, blocks.start, owner)),
         };
         touch.owners.got(&mine);
         let written = runs(&mine).into_iter().map(write).fold(Ok(()), Result::and);
         touch.owners.filled(&mine);
+        let count = blocks.end - blocks.start;
         touch.owners.missed(blocks.filter(|block| mine.iter().all(|(own, _)| own != block)));
         written?;
         match fault.filter(|_| (mine.len() as u64) < count) {
@@ -181,21 +171,19 @@ impl SharedFile {
         Err(StoreError::Below(Fault::new(Code::Busy, text)))
     }
 
-    /// The file is about to be synced: blocks that come from now on have what was dirty elsewhere written down there.
-    pub(super) fn sync_begins(&self) -> Result<(), StoreError> {
-        match &self.touch {
-            Some(touch) if touch.follows && !touch.owners.sync_begins() => {
-                let text = format!("{}: blocks that are taken over do not come", self.plain.path().display());
-                Err(StoreError::Below(Fault::new(Code::Busy, text)))
-            }
-            Some(_) | None => Ok(()),
-        }
+    /// The file is about to be synced: blocks that come from now on have what was dirty elsewhere written down there. The sync's number.
+    pub(super) fn sync_begins(&self) -> Result<u64, StoreError> {
+        let Some(touch) = self.touch.as_ref().filter(|touch| touch.follows) else { return Ok(0) };
+        touch.owners.sync_begins().ok_or_else(|| {
+            let text = format!("{}: blocks that are taken over do not come", self.plain.path().display());
+            StoreError::Below(Fault::new(Code::Busy, text))
+        })
     }
 
-    /// What was dirty before the sync began is on storage.
-    pub(super) fn sync_ends(&self) {
+    /// What was dirty before that sync began is on storage.
+    pub(super) fn sync_ends(&self, sync: u64) {
         if let Some(touch) = &self.touch {
-            touch.owners.sync_ends();
+            touch.owners.sync_ends(sync);
         }
     }
 
@@ -215,11 +203,12 @@ impl SharedFile {
         if take.visit.object.generation < self.open_gate()?.generation {
             return refuse(answer, Taken::Late);
         }
-        let mut parted = touch.owners.part(blocks.clone());
-        if parted == Parted::Unknown && take.visit.told {
-            // The home's answer to an earlier claim may have been lost: it knows.
+        let mut parted = touch.owners.part(blocks.clone(), take.of);
+        let doubts = || take.visit.told && touch.owners.doubt(blocks.clone());
+        if (parted == Parted::Unknown && take.visit.told) || (parted == Parted::Gone && doubts()) {
+            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows.
             self.learn(core, touch, blocks.clone())?;
-            parted = touch.owners.part(blocks.clone());
+            parted = touch.owners.part(blocks.clone(), take.of);
         }
         let Parted::Leaving(leaving) = parted else {
             self.tell_owed(core, touch, blocks)?;
@@ -326,10 +315,4 @@ impl SharedFile {
         }
         homes
     }
-}
-
-/// Blocks right behind one another.
-fn runs(blocks: &[(u64, u64)]) -> Vec<Range<u64>> {
-    let adjacent = blocks.chunk_by(|(one, _), (next, _)| one + 1 == *next);
-    adjacent.filter_map(|run| Some(run.first()?.0..run.last()?.0 + 1)).collect()
 }

@@ -7,7 +7,7 @@ use pario_core::ServerIndex;
 
 use super::first_touch_tests::{BLOCK, INODE, Net, OBJECT, check_owners, insist, open};
 use super::*;
-use crate::places::{Take, Taken, Visit};
+use crate::places::{Claim, NUMBERS, Take, Taken, Visit};
 
 /// Blocks whose content is known to whoever holds their lock.
 const GUARDED: u64 = 8;
@@ -209,6 +209,7 @@ fn blocks_of_a_file_that_was_cut_are_not_given_to_late_writers() {
         visit: Visit { object: now, at: LocalOffset(0), told: false },
         blocks: 1,
         syncs: 0,
+        of: NUMBERS,
     };
     let mut heard = Vec::new();
     Places::take(&**one, take, &mut |taken| heard.push(taken)).unwrap();
@@ -224,4 +225,46 @@ fn blocks_of_a_file_that_was_cut_are_not_given_to_late_writers() {
         let refused = Places::take(&**one, odd, &mut |_| panic!("it was given"));
         assert_eq!(Fault::from(&refused.unwrap_err()).code, Code::Invalid);
     }
+}
+
+/// Found by the simulator: the take of a write that was over long ago took a block along, and what was in it.
+#[test]
+fn a_take_that_comes_late_gets_nothing() {
+    let (stores, _file) = two();
+    let [one, other] = &stores[..] else { unreachable!() };
+    write(one, 0, &vec![1; bytes(1)]);
+    let visit = Visit { object: OBJECT, at: LocalOffset(0), told: true };
+    let late = Take { to: ServerIndex(1), visit, blocks: 1, syncs: 0, of: NUMBERS };
+    write(other, 0, &vec![2; bytes(1)]);
+    write(one, 0, &vec![3; bytes(1)]);
+    let mut heard = Vec::new();
+    Places::take(&**one, late, &mut |taken| heard.push(taken)).unwrap();
+    assert_eq!(heard, [Taken::NotMine]);
+    let mut found = vec![0; bytes(1)];
+    other.read(OBJECT, LocalOffset(0), &mut found).unwrap();
+    assert!(found == vec![3; bytes(1)]);
+}
+
+/// Found by the simulator: a claim that came late made its sender an owner that did not know of it and sent everybody away; one that came
+/// twice gave its owner a number that it did not know.
+#[test]
+fn claims_that_come_late_or_twice_leave_blocks_in_reach() {
+    let (stores, _file) = two();
+    let [one, other] = &stores[..] else { unreachable!() };
+    let claim = Claim { server: ServerIndex(1), inode: INODE, block_bytes: BLOCK, blocks: vec![(0, 0)] };
+    let mut found = vec![0; bytes(1)];
+    write(one, 0, &vec![1; bytes(1)]);
+    other.read(OBJECT, LocalOffset(0), &mut found).unwrap();
+    // The block is nobody's any more, which the other server does not know; then a claim of its own comes that was long on its way.
+    one.refresh_file(INODE, 0).unwrap();
+    one.core.file(INODE).unwrap().hand_back_all(&one.core);
+    Places::claim(&**one, &claim).unwrap();
+    one.read(OBJECT, LocalOffset(0), &mut found).unwrap();
+    assert!(found == vec![1; bytes(1)]);
+    // The same once more, while it is the owner: what it says of its block is believed all the same.
+    Places::claim(&**one, &claim).unwrap();
+    write(one, 0, &vec![2; bytes(1)]);
+    other.read(OBJECT, LocalOffset(0), &mut found).unwrap();
+    assert!(found == vec![2; bytes(1)]);
+    assert_eq!((one.cache_stats().takes, other.cache_stats().passed_on), (1, 1));
 }

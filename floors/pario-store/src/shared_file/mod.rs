@@ -14,7 +14,6 @@ mod ahead;
 mod answers;
 mod behind;
 mod core;
-mod directory;
 mod down;
 mod file;
 mod first_touch;
@@ -212,10 +211,10 @@ impl SharedFileStore {
     /// length is at least `file_bytes`.
     pub fn refresh_file(&self, inode: InodeId, file_bytes: u64) -> Result<(), Fault> {
         let Some(file) = self.core.file(inode) else { return Ok(()) };
-        file.sync_begins()?;
+        let sync = file.sync_begins()?;
         file.flush(&self.core)?;
         file.plain.sync()?;
-        file.sync_ends();
+        file.sync_ends(sync);
         file.grow_to(file_bytes);
         Ok(file.forget_clean(&self.core)?)
     }

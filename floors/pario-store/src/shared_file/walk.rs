@@ -6,8 +6,8 @@
 //!                 │           (or, where blocks follow their writers and this one overwrites them: take them over)
 //!                 └─ nobody's: claim at the home, which makes it mine
 //! ```
-//! Never: holds room, a block or the gate while another server is asked. Always: gets on, or gives up after [`TRIES_MAX`] changes of owner
-//! and names the servers.
+//! Where it goes next is decided by `ownership::Walk`. Never: holds room, a block or the gate while another server is asked. Always: gets on,
+//! or gives up after too many changes of owner and names the servers.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -19,13 +19,10 @@ use super::file::SharedFile;
 use super::first_touch::Touch;
 use super::owners::{Begun, Owners};
 use crate::error::StoreError;
+use crate::ownership::{Step, Walk};
 use crate::places::{Claim, Grant, Visit};
 use crate::sync::lock;
 
-/// How often whose a run of blocks is may change before an access that wants them gives up.
-const TRIES_MAX: u32 = 32;
-/// How often blocks that are overwritten are taken in vain before they are written at their owner.
-const TAKES_MAX: u32 = 3;
 /// Blocks of one file that a server owns at most.
 const OWNED_MAX: usize = 1 << 20;
 /// Who carries a part of an access out.
@@ -35,43 +32,6 @@ pub(super) enum Way {
     Taken,
     /// At another server; whether the home said so just now.
     There(ServerIndex, bool),
-}
-
-/// How far an access got.
-struct Walk {
-    at: u64,
-    end: u64,
-    bytes: u64,
-    /// How often nothing came of it since it got on last.
-    tries: u32,
-    last: ServerIndex,
-}
-
-impl Walk {
-    /// Bytes from here to a block.
-    fn until(&self, block: u64) -> Range<u64> {
-        self.at..block.saturating_mul(self.bytes).min(self.end)
-    }
-
-    fn go_on(&mut self, block: u64) {
-        (self.at, self.tries) = (self.until(block).end, 0);
-    }
-
-    fn go_again(&mut self, last: ServerIndex) {
-        (self.tries, self.last) = (self.tries + 1, last);
-    }
-
-    /// Blocks from here on, up to one, that lie in the access as a whole; `None` also where taking them failed too often.
-    fn whole(&self, end: u64) -> Option<Range<u64>> {
-        let whole = self.at / self.bytes..end.min(self.end / self.bytes);
-        let fits = self.at.is_multiple_of(self.bytes) && !whole.is_empty();
-        (fits && self.tries < TAKES_MAX).then_some(whole)
-    }
-
-    /// The end of the block that an access begins in the middle of; else `end`.
-    fn part(&self, end: u64) -> u64 {
-        if self.at.is_multiple_of(self.bytes) { end } else { end.min(self.at / self.bytes + 1) }
-    }
 }
 
 /// Blocks that do not leave meanwhile.
@@ -93,51 +53,41 @@ impl SharedFile {
         (range, taking): (&Range<u64>, Option<ObjectId>),
         mut go: impl FnMut(Range<u64>, Way) -> Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
-        let bytes = self.place.block_bytes;
-        let all = range.start / bytes..range.end.div_ceil(bytes);
-        self.find_out(core, touch, all.clone())?;
-        let mut walk = Walk { at: range.start, end: range.end, bytes, tries: 0, last: self.place.server };
-        while walk.at < range.end {
-            let blocks = walk.at / bytes..all.end;
-            if TRIES_MAX < walk.tries {
-                return Err(self.unsettled(touch, blocks.start, walk.last));
+        let (bytes, own) = (self.place.block_bytes, self.place.server);
+        self.find_out(core, touch, self.blocks(range))?;
+        let mut walk = Walk::new(range, bytes, own, taking.is_some());
+        while let Some(blocks) = walk.rest() {
+            if walk.is_lost() {
+                return Err(self.unsettled(touch, blocks.start, walk.last()));
             }
-            match touch.owners.begin(blocks.clone(), |block| self.home(touch, block)) {
-                Begun::Mine(end) => {
+            match walk.step(touch.owners.begin(blocks.clone(), |block| self.home(touch, block))) {
+                Step::Here { run, end } => {
                     let _pinned = Pinned(&touch.owners, blocks.start..end);
-                    go(walk.until(end), Way::Here)?;
+                    go(run, Way::Here)?;
                     walk.go_on(end);
                 }
-                Begun::Theirs(owner, end) => {
-                    let whole = taking.and_then(|object| Some((object, walk.whole(end)?)));
-                    if let Some((object, whole)) = whole {
-                        let visit = Visit { object, at: LocalOffset(walk.at), told: 0 < walk.tries };
-                        let fill =
-                            |run: Range<u64>| go(run.start * bytes..run.end * bytes, Way::Taken).map(|_| ());
-                        match self.take_over(core, touch, (owner, visit, whole.clone()), fill)? {
-                            true => walk.go_on(whole.end),
-                            false => walk.go_again(owner),
-                        }
-                        continue;
+                Step::Take { owner, blocks, told } => {
+                    let Some(object) = taking else { return Err(self.unsettled(touch, blocks.start, owner)) };
+                    let visit = Visit { object, at: LocalOffset(blocks.start * bytes), told };
+                    let fill =
+                        |run: Range<u64>| go(run.start * bytes..run.end * bytes, Way::Taken).map(|_| ());
+                    match self.take_over(core, touch, (owner, visit, blocks.clone()), fill)? {
+                        true => walk.go_on(blocks.end),
+                        false => walk.go_again(owner),
                     }
-                    // What comes behind a part of a block may be whole ones.
-                    let end = if taking.is_some() { walk.part(end) } else { end };
+                }
+                Step::Visit { owner, run, end, told } => {
                     core.counts.forwards.fetch_add(1, Ordering::Relaxed);
-                    if go(walk.until(end), Way::There(owner, 0 < walk.tries))? {
+                    if go(run, Way::There(owner, told))? {
                         walk.go_on(end);
                         continue;
                     }
                     touch.owners.forget(blocks.start..end, owner);
                     walk.go_again(owner);
                 }
-                Begun::Ask(home, asked) => {
-                    // Asking again and again without getting on is no progress either.
-                    walk.tries += u32::from(0 < walk.tries);
-                    self.ask(core, touch, home, &asked)?;
-                }
-                Begun::Tell { number, to } => self.settle(core, touch, to, (blocks.start, number))?,
-                Begun::Again => {}
-                Begun::Stuck => return Err(self.unsettled(touch, blocks.start, walk.last)),
+                Step::Ask(home, asked) => self.ask(core, touch, home, &asked)?,
+                Step::Tell { number, to } => self.settle(core, touch, to, (blocks.start, number))?,
+                Step::Wait => return Err(self.unsettled(touch, blocks.start, walk.last())),
             }
         }
         Ok(())
@@ -164,8 +114,7 @@ impl SharedFile {
                 Begun::Theirs(_, end) => at = end,
                 Begun::Ask(home, asked) => self.ask(core, touch, home, &asked)?,
                 Begun::Tell { number, to } => self.settle(core, touch, to, (at, number))?,
-                Begun::Again => {}
-                Begun::Stuck => return Err(self.unsettled(touch, at, self.place.server)),
+                Begun::Pending => return Err(self.unsettled(touch, at, self.place.server)),
             }
         }
         Ok(())
@@ -208,7 +157,7 @@ impl SharedFile {
             return Err(Fault::new(Code::TooMany, text));
         }
         let (server, block_bytes) = (self.place.server, self.place.block_bytes);
-        let claim = Claim { server, inode: self.inode, block_bytes, blocks: blocks.to_vec() };
+        let claim = Claim { server, inode: self.inode, block_bytes, blocks: touch.owners.claimed(blocks) };
         if home == server {
             return lock(&core.directory).claim(&claim);
         }
@@ -225,7 +174,7 @@ impl SharedFile {
         touch.homes.locate(block.saturating_mul(self.place.block_bytes)).0
     }
 
-    fn unsettled(&self, touch: &Touch, block: u64, last: ServerIndex) -> StoreError {
+    pub(super) fn unsettled(&self, touch: &Touch, block: u64, last: ServerIndex) -> StoreError {
         let (home, own) = (self.home(touch, block), self.place.server);
         let name = |server| touch.companions.describe(server);
         let text = format!(

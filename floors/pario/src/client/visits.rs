@@ -38,8 +38,9 @@ impl Mount {
 
     /// Asks the owner of blocks for them.
     pub(crate) fn take(&self, owner: ServerIndex, take: Take) -> Result<Answer<'_, Taken>, Fault> {
-        let Take { to, visit: Visit { object, at, told }, blocks, syncs } = take;
-        let started = self.start(owner, &Request::VisitTake { object, at, blocks, to, syncs, told }, &[])?;
+        let Take { to, visit: Visit { object, at, told }, blocks, syncs, of } = take;
+        let started =
+            self.start(owner, &Request::VisitTake { object, at, blocks, to, syncs, of, told }, &[])?;
         Ok(Box::new(move || self.taken(started)))
     }
 

@@ -1,6 +1,7 @@
 //! What one server knows of owners, step by step: claims, hand-overs, and messages that come late, twice or in another order.
 
 use super::*;
+use crate::ownership::REMEMBERED_MAX;
 use crate::places::NUMBERS;
 
 const OWN: ServerIndex = ServerIndex(0);
@@ -36,13 +37,27 @@ fn what_is_worked_on_or_wanted_stays() {
     let owners = owners();
     assert_eq!(owners.begin(0..1, |_| OWN), Begun::Mine(1));
     assert_eq!(owners.leave(0..4, |_| false), [(1, 1)]);
-    owners.left(&[(1, 1)]);
+    owners.left(&[(1, 1)], true);
     owners.end(0..1);
     assert_eq!(owners.leave(0..4, |block| block == 0), []);
     assert_eq!((owners.mine(), owners.count()), (vec![0], 1));
     assert_eq!(owners.leave(0..4, |_| false), [(0, 0)]);
-    owners.left(&[(0, 0)]);
+    owners.left(&[(0, 0)], true);
     assert_eq!((owners.mine(), owners.count()), (vec![], 0));
+}
+
+#[test]
+fn what_left_unheard_is_claimed_as_over_until_the_home_answers() {
+    let owners = owners();
+    assert_eq!(owners.leave([1], |_| false), [(1, 1)]);
+    owners.left(&[(1, 1)], false);
+    assert_eq!((owners.claimed(&[0, 1]), owners.count()), (vec![(0, 0), (1, 1)], 2));
+    assert_eq!(owners.begin(1..2, |_| OTHER), Begun::Ask(OTHER, vec![1]));
+    owners.answered(&[1], None, OWN);
+    assert_eq!(owners.claimed(&[1]), [(1, 1)], "it was not heard either");
+    assert_eq!(owners.begin(1..2, |_| OTHER), Begun::Ask(OTHER, vec![1]));
+    owners.answered(&[1], Some(&grants(&[1])), OWN);
+    assert_eq!((owners.claimed(&[1]), owners.count()), (vec![(1, 0)], 1));
 }
 
 #[test]
@@ -61,7 +76,7 @@ fn visitors_wait_for_answers_and_are_told_what_is_gone() {
     assert_eq!(owners.leave([9], |_| false).len(), 1);
     std::thread::scope(|scope| {
         let visitor = scope.spawn(|| owners.visited(9..10));
-        owners.left(&[(9, 0)]);
+        owners.left(&[(9, 0)], true);
         assert_ne!(visitor.join().unwrap(), Found::Mine);
     });
     owners.forget(2..3, OTHER);
@@ -76,7 +91,7 @@ fn what_is_remembered_of_others_is_bounded() {
     let all: Vec<u64> = (0..REMEMBERED_MAX as u64 + 2).collect();
     owners.answered(&all, Some(&grants(&vec![1; all.len()])), OWN);
     owners.answered(&[u64::MAX], Some(&grants(&[1])), OWN);
-    assert_eq!(lock(&owners.table).blocks.len(), 1);
+    assert_eq!(lock(&owners.table).known(), 1);
     assert_eq!(owners.count(), 0);
 }
 
@@ -84,7 +99,7 @@ fn what_is_remembered_of_others_is_bounded() {
 fn taking() -> Owners {
     let owners = owners();
     assert_eq!(owners.reach_for(1..3, OTHER), None, "not all are its own");
-    assert_eq!(owners.reach_for(2..4, OTHER), Some(0));
+    assert_eq!(owners.reach_for(2..4, OTHER), Some((0, 5)));
     assert_eq!(owners.reach_for(2..4, OTHER), None, "once is enough");
     owners
 }
@@ -92,7 +107,7 @@ fn taking() -> Owners {
 #[test]
 fn what_is_taken_is_nobodys_to_use_before_it_has_its_bytes() {
     let owners = taking();
-    assert_eq!(owners.part(2..4), Parted::Gone, "who takes it waits for nobody who takes it too");
+    assert_eq!(owners.part(2..4, 15), Parted::Gone, "who takes it waits for nobody who takes it too");
     owners.got(&[(2, 7), (3, 8)]);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| owners.begin(2..4, |_| OWN));
@@ -102,10 +117,11 @@ fn what_is_taken_is_nobodys_to_use_before_it_has_its_bytes() {
         assert_eq!(reader.join().unwrap(), Begun::Mine(4));
         assert_eq!(visitor.join().unwrap(), Found::Mine);
     });
-    assert_eq!(owners.part(2..4), Parted::Gone, "two accesses are under way for long");
+    assert_eq!(owners.part(2..4, 15), Parted::Used, "two accesses are under way for long");
     owners.end(2..4);
     owners.end(2..4);
-    assert_eq!(owners.part(0..4), Parted::Leaving(vec![(0, 0), (1, 1), (2, 7), (3, 8)]));
+    assert_eq!(owners.part(0..4, 15), Parted::Gone, "they were asked for under other numbers");
+    assert_eq!(owners.part(0..4, 16), Parted::Leaving(vec![(0, 0), (1, 1), (2, 7), (3, 8)]));
     owners.stay(&[(0, 0), (1, 1)]);
     owners.passed(&[(2, 7)], OTHER, true);
     owners.passed(&[(3, 8)], OTHER, false);
@@ -126,8 +142,8 @@ fn what_did_not_come_is_asked_for_again_and_numbers_run_out() {
     assert_eq!(owners.begin(2..4, |_| OTHER), Begun::Ask(OTHER, vec![2, 3]));
     let last = Grant { owner: OWN, number: 2 * NUMBERS - 1 };
     owners.answered(&[2, 3], Some(&[last, Grant { owner: OTHER, number: 5 }]), OWN);
-    assert_eq!(owners.part(2..3), Parted::Gone, "the next number is another ownership's");
-    assert_eq!(owners.part(9..10), Parted::Unknown);
+    assert_eq!(owners.part(2..3, 2 * NUMBERS - 1), Parted::Gone, "the next number is another ownership's");
+    assert_eq!(owners.part(9..10, 0), Parted::Unknown);
     assert_eq!(owners.theirs(0..4, 0), []);
 }
 
@@ -136,15 +152,16 @@ fn a_sync_waits_for_what_was_taken_before_it_and_for_nothing_else() {
     let owners = taking();
     std::thread::scope(|scope| {
         let sync = scope.spawn(|| owners.sync_begins());
-        while lock(&owners.table).syncs == 0 {
+        while owners.with(|table| table.syncs()) == 0 {
             std::thread::yield_now();
         }
         owners.answered(&[6], Some(&[Grant { owner: OTHER, number: 5 }]), OWN);
-        assert_eq!(owners.reach_for(6..7, OTHER), Some(1), "what is taken now is for the next");
+        assert_eq!(owners.reach_for(6..7, OTHER), Some((1, 5)), "what is taken now is for the next");
         assert_eq!(owners.synced(), 0);
         owners.filled(&[(2, 7), (3, 8)]);
-        assert!(sync.join().unwrap());
+        assert_eq!(sync.join().unwrap(), Some(1));
     });
-    owners.sync_ends();
+    assert_eq!(owners.with(Table::sync_begins), 2, "another one has begun before the first is over");
+    owners.sync_ends(1);
     assert_eq!(owners.synced(), 1);
 }

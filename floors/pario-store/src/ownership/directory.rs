@@ -1,12 +1,14 @@
 //! The directory of a home: who owns which of the blocks that it is home of.
 //!
 //! Never: waits, or knows a block's bytes. Always: a block has at most one owner; an ownership that was given ends only when it is
-//! given back or passed on by its number, so that a message that comes late or twice ends no other one; who claims its own anew gets a new number; at most [`ENTRIES_MAX`] are known.
+//! given back or passed on by its number, so that a message that comes late or twice ends no other one; who claims its own anew is told the
+//! same number, so that a claim that comes late or twice changes nothing, unless it gave that one back; at most [`ENTRIES_MAX`] are known.
 
 use std::collections::HashMap;
 
 use pario_core::{Code, Fault, InodeId};
 
+use super::sabotage::{Bug, Sabotage};
 use crate::places::{Claim, GiveBack, Grant, NUMBERS, Pass};
 
 /// Ownerships known at a time.
@@ -14,10 +16,11 @@ const ENTRIES_MAX: usize = 1 << 20;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Directory {
+pub struct Directory {
     files: HashMap<InodeId, Blocks>,
     entries: usize,
     numbers: u64,
+    sabotage: Sabotage,
 }
 
 #[derive(Debug)]
@@ -27,7 +30,14 @@ struct Blocks {
 }
 
 impl Directory {
-    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Vec<Grant>, Fault> {
+    /// With a deliberate bug.
+    #[must_use]
+    pub fn sabotaged(bug: Option<Bug>) -> Directory {
+        Directory { sabotage: Sabotage(bug), ..Directory::default() }
+    }
+
+    /// Whose these blocks are; those that are nobody's are the claimant's from now on.
+    pub fn claim(&mut self, claim: &Claim) -> Result<Vec<Grant>, Fault> {
         let blocks = self
             .files
             .entry(claim.inode)
@@ -47,13 +57,19 @@ impl Directory {
             return Err(Fault::new(Code::TooMany, text));
         }
         let mut grants = Vec::with_capacity(claim.blocks.len());
-        for block in &claim.blocks {
-            let owner = blocks.owners.get(block).filter(|grant| grant.owner != claim.server);
+        for (block, over) in &claim.blocks {
+            // What the claimant gave back may still come, and must not end what it gets now.
+            let goes_on = |grant: &&Grant| {
+                let others = grant.owner != claim.server && !self.sabotage.has(Bug::GrantTwice);
+                let unheard = (*over < grant.number || self.sabotage.has(Bug::SameNumber))
+                    && !self.sabotage.has(Bug::NewNumber);
+                others || unheard && grant.owner == claim.server
+            };
+            let owner = blocks.owners.get(block).filter(goes_on);
             let grant = owner.copied().unwrap_or_else(|| {
                 self.numbers += NUMBERS;
                 Grant { owner: claim.server, number: self.numbers }
             });
-            // Who asks again did not hear the answer, or could not say that it gave the block back: what it said may still come.
             if owner.is_none() && blocks.owners.insert(*block, grant).is_none() {
                 self.entries += 1;
             }
@@ -62,7 +78,8 @@ impl Directory {
         Ok(grants)
     }
 
-    pub(super) fn give_back(&mut self, back: &GiveBack) {
+    /// These ownerships are over; numbers that are not known any more are passed over.
+    pub fn give_back(&mut self, back: &GiveBack) {
         let Some(blocks) = self.files.get_mut(&back.inode) else { return };
         for (block, number) in &back.blocks {
             if blocks.owners.get(block).is_some_and(|grant| grant.is_before(back.server, *number)) {
@@ -76,19 +93,21 @@ impl Directory {
     }
 
     /// Ownerships become another server's.
-    pub(super) fn pass(&mut self, pass: &Pass) {
+    pub fn pass(&mut self, pass: &Pass) {
         let Some(blocks) = self.files.get_mut(&pass.inode) else { return };
         for (block, number) in &pass.blocks {
-            if let Some(grant) = blocks.owners.get_mut(block)
-                && grant.is_before(pass.server, *number)
-            {
+            let Some(grant) = blocks.owners.get_mut(block) else { continue };
+            let same_row = grant.number / NUMBERS == number / NUMBERS;
+            if grant.is_before(pass.server, *number) || (same_row && self.sabotage.has(Bug::OlderNumber)) {
                 *grant = Grant { owner: pass.to, number: number + 1 };
+            } else if grant.number == number + 1 && self.sabotage.has(Bug::PassTwice) {
+                grant.number += 1;
             }
         }
     }
 
     /// A file is gone for good, and with it whatever was owned of it.
-    pub(super) fn forget(&mut self, inode: InodeId) {
+    pub fn forget(&mut self, inode: InodeId) {
         if let Some(blocks) = self.files.remove(&inode) {
             self.entries -= blocks.owners.len();
         }
@@ -110,6 +129,12 @@ mod tests {
     }
 
     fn claim_exactly(directory: &mut Directory, server: u16, blocks: &[u64]) -> Vec<(u16, u64)> {
+        let blocks: Vec<(u64, u64)> = blocks.iter().map(|block| (*block, 0)).collect();
+        claim_after(directory, server, &blocks)
+    }
+
+    /// Each with the number of an ownership that was given back, maybe unheard.
+    fn claim_after(directory: &mut Directory, server: u16, blocks: &[(u64, u64)]) -> Vec<(u16, u64)> {
         let claim =
             Claim { server: ServerIndex(server), inode: INODE, block_bytes: 4096, blocks: blocks.to_vec() };
         directory.claim(&claim).unwrap().iter().map(|grant| (grant.owner.0, grant.number)).collect()
@@ -126,9 +151,9 @@ mod tests {
         let mut directory = Directory::default();
         assert_eq!(claim(&mut directory, 1, &[7, 8]), [(1, 1), (1, 2)]);
         assert_eq!(claim(&mut directory, 2, &[8, 9]), [(1, 2), (2, 3)]);
-        assert_eq!(claim(&mut directory, 1, &[7]), [(1, 4)], "asked twice it is a new ownership of the same");
-        give_back(&mut directory, 1, &[(7, 4), (8, 2)]);
-        assert_eq!(claim(&mut directory, 2, &[7]), [(2, 5)]);
+        assert_eq!(claim(&mut directory, 1, &[7]), [(1, 1)], "asked twice it is the same ownership");
+        give_back(&mut directory, 1, &[(7, 1), (8, 2)]);
+        assert_eq!(claim(&mut directory, 2, &[7]), [(2, 4)]);
         assert_eq!(directory.entries, 2);
     }
 
@@ -142,8 +167,9 @@ mod tests {
         give_back(&mut directory, 2, &[(7, 2)]);
         give_back(&mut directory, 1, &[(9, 2)]);
         assert_eq!(claim(&mut directory, 2, &[7]), [(1, 2)]);
-        // It was not heard that it was given back, so it was asked for again; then the first message comes.
-        assert_eq!(claim(&mut directory, 1, &[7]), [(1, 3)]);
+        // It was not heard that it was given back, so it is asked for again; then the first message comes, and the claim once more.
+        assert_eq!(claim_after(&mut directory, 1, &[(7, 2 * N)]), [(1, 3 * N)]);
+        assert_eq!(claim_after(&mut directory, 1, &[(7, 2 * N)]), [(1, 3 * N)]);
         give_back(&mut directory, 1, &[(7, 2)]);
         assert_eq!(claim(&mut directory, 2, &[7]), [(1, 3)]);
         directory.forget(INODE);
@@ -208,22 +234,26 @@ mod tests {
             end(home, 2, N + 1);
         };
         check(over, (4, 2 * N));
-        // Who did not hear that it was passed on to it claims it anew.
+        // Who did not hear that it was passed on to it claims it, and has it under the number that it was given.
         let unheard = |home: &mut Directory| {
             pass(home, (1, 2), N);
-            claim(home, 2, &[7]);
+            assert_eq!(claim_exactly(home, 2, &[7]), [(2, N + 1)]);
             pass(home, (2, 3), N + 1);
         };
-        check(unheard, (2, 2 * N));
+        check(unheard, (3, N + 2));
     }
 
     #[test]
     fn blocks_of_two_sizes_and_too_many_are_refused() {
         let mut directory = Directory::default();
         claim(&mut directory, 1, &[7]);
-        let other = Claim { server: ServerIndex(1), inode: INODE, block_bytes: 8192, blocks: vec![1] };
+        let other = Claim { server: ServerIndex(1), inode: INODE, block_bytes: 8192, blocks: vec![(1, 0)] };
         assert_eq!(directory.claim(&other).unwrap_err().code, Code::Invalid);
-        let many = Claim { block_bytes: 4096, blocks: (0..=ENTRIES_MAX as u64).collect(), ..other };
+        let many = Claim {
+            block_bytes: 4096,
+            blocks: (0..=ENTRIES_MAX as u64).map(|block| (block, 0)).collect(),
+            ..other
+        };
         assert_eq!(directory.claim(&many).unwrap_err().code, Code::TooMany);
     }
 }

@@ -1,0 +1,210 @@
+//! What was promised about every byte of the plain file, and what everybody did.
+//!
+//! Never: is looked at by anybody in the world. Always: what was synced is never replaced by something older; what was only acknowledged
+//! goes with its server, or with a write that was to replace it and failed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::server::Plain;
+use super::world::{BLOCK_CELLS, BLOCKS, CELLS};
+use crate::history::{Access, Did, sequential, visible};
+
+/// Writes that never ended, up to which one order of all accesses to a block is looked for: each may come at any time.
+const UNENDED_MAX: usize = 2;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Truth {
+    /// What came to each cell, in order.
+    came: Vec<Vec<u64>>,
+    /// How far of that is promised.
+    promised: Vec<usize>,
+    /// What each client did, and what never ended.
+    histories: Vec<Vec<Access>>,
+    unended: Vec<Access>,
+    /// When a write ended.
+    ended: BTreeMap<u64, u64>,
+    /// Writes that are gone.
+    weak: BTreeSet<u64>,
+    /// Writes that failed.
+    failed: BTreeSet<u64>,
+    /// Blocks of which bytes were lost.
+    torn: [bool; BLOCKS],
+    /// Blocks that were taken out of a cache for a write: whose, and where it is to come.
+    limbo: BTreeMap<u64, (u64, usize)>,
+    tags: u64,
+}
+
+impl Truth {
+    pub(super) fn new(clients: usize) -> Truth {
+        Truth {
+            came: vec![vec![0]; CELLS],
+            promised: vec![0; CELLS],
+            histories: vec![Vec::new(); clients],
+            unended: Vec::new(),
+            ended: BTreeMap::new(),
+            weak: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            torn: [false; BLOCKS],
+            limbo: BTreeMap::new(),
+            tags: 0,
+        }
+    }
+
+    pub(super) fn tag(&mut self) -> u64 {
+        self.tags += 1;
+        self.tags
+    }
+
+    /// A write has come to a cell.
+    pub(super) fn comes(&mut self, cell: usize, tag: u64) {
+        self.came[cell].push(tag);
+        self.limbo.remove(&((cell / BLOCK_CELLS) as u64));
+    }
+
+    pub(super) fn last(&self, cell: usize) -> u64 {
+        self.came[cell].last().copied().unwrap_or(0)
+    }
+
+    /// An access returned.
+    pub(super) fn returned(&mut self, client: usize, tag: u64, parts: Vec<Access>) {
+        if let Some(part) = parts.first().filter(|part| matches!(part.did, Did::Wrote(_))) {
+            self.ended.insert(tag, part.ended);
+        }
+        let ended = |mut part: Access| {
+            if self.weak.contains(&tag) {
+                part.ended = u64::MAX;
+            }
+            part
+        };
+        self.histories[client].extend(parts.into_iter().map(ended));
+    }
+
+    /// A write is known to fail: what it was to replace may go with it.
+    pub(super) fn fails(&mut self, tag: u64) {
+        self.failed.insert(tag);
+    }
+
+    /// A write failed, or its process died: it may come or not.
+    pub(super) fn never_ends(&mut self, tag: u64, parts: Vec<Access>) {
+        self.failed.insert(tag);
+        self.unended.extend(parts.into_iter().map(|part| Access { ended: u64::MAX, ..part }));
+    }
+
+    /// A block has left a cache for a write at another server, without its bytes.
+    pub(super) fn leaves(&mut self, block: u64, tag: u64, to: usize) {
+        self.limbo.insert(block, (tag, to));
+    }
+
+    /// A server does not wait for a block any more, of which there may be no bytes: whether they are lost.
+    pub(super) fn missed(&mut self, block: u64, to: usize) -> Result<bool, String> {
+        match self.limbo.get(&block) {
+            Some((tag, at)) if *at == to && self.failed.contains(tag) => {
+                self.limbo.remove(&block);
+                Ok(true)
+            }
+            Some((tag, at)) if *at == to => {
+                Err(format!("block {block} was given for write {tag}, which goes on without it"))
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+
+    /// Blocks on their way to a server that died.
+    pub(super) fn lost_on_the_way(&mut self, to: usize) -> Vec<u64> {
+        let lost: Vec<u64> =
+            self.limbo.iter().filter(|(_, (_, at))| *at == to).map(|(block, _)| *block).collect();
+        self.limbo.retain(|block, _| !lost.contains(block));
+        lost
+    }
+
+    /// A block is what the plain file has of it. Whether something is lost.
+    pub(super) fn reverts(&mut self, block: u64, plain: &mut Plain, now: u64) -> Result<bool, String> {
+        let mut any = false;
+        for cell in cells_of(block) {
+            let found = plain.below[cell];
+            let Some(at) = self.came[cell].iter().rposition(|tag| *tag == found) else {
+                return Err(format!("cell {cell} holds {found}, which never came there"));
+            };
+            if at < self.promised[cell] {
+                let tag = self.came[cell][self.promised[cell]];
+                return Err(format!("write {tag} to cell {cell} was synced and is lost"));
+            }
+            if at + 1 == self.came[cell].len() {
+                continue;
+            }
+            any = true;
+            self.weaken(cell, at);
+            // From now on it counts as written once more.
+            let tag = self.tag();
+            self.came[cell].push(tag);
+            plain.renames(cell, tag);
+            let did = Did::Wrote(tag);
+            self.unended.push(Access { began: now, ended: u64::MAX, cells: vec![cell], did });
+        }
+        self.torn[usize::try_from(block).unwrap_or(0)] |= any;
+        Ok(any)
+    }
+
+    fn weaken(&mut self, cell: usize, at: usize) {
+        let lost: BTreeSet<u64> = self.came[cell].drain(at + 1..).collect();
+        for access in self.histories.iter_mut().flatten() {
+            if matches!(access.did, Did::Wrote(tag) if lost.contains(&tag)) {
+                access.ended = u64::MAX;
+            }
+        }
+        self.weak.extend(lost);
+    }
+
+    /// A sync that began then is over: what had been acknowledged is on stable storage.
+    pub(super) fn synced(&mut self, began: u64, plain: &Plain) -> Result<(), String> {
+        for cell in 0..CELLS {
+            let before = |tag: &u64| self.ended.get(tag).is_some_and(|ended| *ended < began);
+            let Some(due) = self.came[cell].iter().rposition(|tag| before(tag) && !self.weak.contains(tag))
+            else {
+                continue;
+            };
+            let stable = plain.stable[cell];
+            let has = self.came[cell].iter().rposition(|tag| *tag == stable);
+            if has.is_none_or(|has| has < due) {
+                let tag = self.came[cell][due];
+                return Err(format!(
+                    "a sync is over, and cell {cell} is {stable} on storage instead of {tag}"
+                ));
+            }
+            self.promised[cell] = self.promised[cell].max(due);
+        }
+        Ok(())
+    }
+
+    /// One history explains everything, as a whole and block by block; the plain file ends with it.
+    pub(super) fn judge(&self, plain: &Plain) -> Result<(), String> {
+        if let Some((block, (tag, to))) = self.limbo.first_key_value() {
+            return Err(format!("block {block} was given to server {to} for write {tag}, and nobody has it"));
+        }
+        for cell in 0..CELLS {
+            let (found, last) = (plain.below[cell], self.last(cell));
+            if found != last {
+                return Err(format!("cell {cell} ends as {found} instead of {last}"));
+            }
+        }
+        let mut all = self.histories.clone();
+        all.extend(self.unended.iter().map(|access| vec![access.clone()]));
+        visible(&all)?;
+        for block in (0..BLOCKS).filter(|block| !self.torn[*block]) {
+            let of_block = |access: &&Access| cells_of(block as u64).any(|cell| access.cells.contains(&cell));
+            if self.unended.iter().filter(of_block).count() <= UNENDED_MAX {
+                let of_process = |process: &Vec<Access>| process.iter().filter(of_block).cloned().collect();
+                let part: Vec<Vec<Access>> = all.iter().map(of_process).collect();
+                sequential(&part, CELLS).map_err(|what| format!("block {block}: {what}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The cells of a block.
+pub(super) fn cells_of(block: u64) -> std::ops::Range<usize> {
+    let first = usize::try_from(block).unwrap_or(0) * BLOCK_CELLS;
+    first..first + BLOCK_CELLS
+}
