@@ -480,7 +480,7 @@ impl GroupFile {
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
             let tier = tier();
-            let mine = self.inner.file.sync();
+            let mine = self.inner.file.sync_member(self.inner.group.rank());
             tier.and(mine)
         });
         self.inner.group.agree_in(Call::Sync, mine)
