@@ -67,16 +67,10 @@ pub(crate) fn set(
         place.clone()?;
         decode(&rep, etype, filetype)
     });
-    let group = opened.file.group();
-    let word = rep.as_ref().map_or_else(|_| String::new(), |rep| rep.name().to_owned());
-    // A rank without a representation is told by the view itself.
-    if rep.is_ok() {
-        group.same("the data representation", word.as_bytes())?;
-    } else {
-        group.same("the data representation", b"")?;
-    }
+    // A rank without a representation has no view, and says so.
+    let word = rep.as_ref().map_or("", |rep| rep.name());
     let displacement = place.clone().unwrap_or(0);
-    opened.file.set_view(displacement, made)?;
+    opened.file.set_view(displacement, &made, word)?;
     let types = Types { etype: keep(etype)?, filetype: keep(filetype)? };
     let state = ViewState { displacement, rep: rep?, types: Some(types) };
     *opened.view.lock().unwrap_or_else(PoisonError::into_inner) = state;

@@ -196,32 +196,32 @@ impl OpenFile {
 
     /// Cuts or lengthens; collective.
     pub fn set_size(&self, bytes: i64) -> Result<()> {
-        self.resize(bytes, |file, bytes| file.set_len(bytes))
+        self.line.drain()?;
+        self.on_file(|file| {
+            Ok(file.set_len_if(self.checked_size(bytes).map_err(|problem| problem.to_error()))?)
+        })
     }
 
     /// Makes sure that there is room for `bytes`; collective. The file becomes at least that long.
     pub fn preallocate(&self, bytes: i64) -> Result<()> {
-        self.resize(bytes, |file, bytes| {
-            let length = file.len();
-            file.group().agree(length.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        self.line.drain()?;
+        self.on_file(|file| {
+            let group = file.group();
+            let checked = self.checked_size(bytes);
+            let found = checked.as_ref().map_err(Problem::to_error).and_then(|_| file.len());
+            group.agree(found.as_ref().map(|_| ()).map_err(Clone::clone))?;
+            let bytes = checked?;
+            group.same("a size of the file", &bytes.to_le_bytes())?;
             // What one rank sees as too short all lengthen.
-            let length = file.group().reduce(length?, pario::group::Reduce::Min)?;
-            if length < bytes { file.set_len(bytes) } else { Ok(()) }
+            let length = group.reduce(found?, pario::group::Reduce::Min)?;
+            if length < bytes { Ok(file.set_len(bytes)?) } else { Ok(()) }
         })
     }
 
-    fn resize(&self, bytes: i64, work: impl FnOnce(&GroupFile, u64) -> pario::Result<()>) -> Result<()> {
-        self.line.drain()?;
-        self.on_file(|file| {
-            let checked = u64::try_from(bytes)
-                .map_err(|_| Problem::new(Class::Arg, format!("{}: a size of {bytes}", self.name)));
-            let writable = self.check_way(Way::Write, Place::Shared);
-            let checked = writable.and(checked);
-            file.group().agree(checked.as_ref().map(|_| ()).map_err(Problem::to_error))?;
-            let bytes = checked?;
-            file.group().same("a size of the file", &bytes.to_le_bytes())?;
-            Ok(work(file, bytes)?)
-        })
+    fn checked_size(&self, bytes: i64) -> Result<u64> {
+        self.check_way(Way::Write, Place::Shared)?;
+        u64::try_from(bytes)
+            .map_err(|_| Problem::new(Class::Arg, format!("{}: a size of {bytes}", self.name)))
     }
 
     /// Its length.
@@ -246,13 +246,18 @@ impl OpenFile {
         self.on_file(|file| Ok(file.sync()?))
     }
 
-    /// Sets the view; collective. `made` is what this rank could make of its datatypes.
-    pub fn set_view(&self, displacement: i64, made: Result<(Datatype, Datatype)>) -> Result<()> {
+    /// Sets the view; collective. `made` is what this rank could make of its datatypes; the representation is named, where it is known.
+    pub fn set_view(
+        &self,
+        displacement: i64,
+        made: &Result<(Datatype, Datatype)>,
+        representation: &str,
+    ) -> Result<()> {
         self.line.drain()?;
         self.on_file(|file| {
-            file.group().agree(made.as_ref().map(|_| ()).map_err(Problem::to_error))?;
-            let (etype, filetype) = made?;
-            Ok(file.set_view(displacement, &etype, &filetype)?)
+            let wished = made.as_ref().map(|(etype, filetype)| (displacement, etype, filetype));
+            let alike: &[(&str, &[u8])] = &[("the data representation", representation.as_bytes())];
+            Ok(file.set_view_if(wished.map_err(Problem::to_error), alike)?)
         })
     }
 
@@ -301,10 +306,7 @@ impl OpenFile {
     /// Switches atomic mode; collective.
     pub fn set_atomicity(&self, atomic: bool) -> Result<()> {
         self.line.drain()?;
-        self.on_file(|file| {
-            file.group().same("atomic mode", &[u8::from(atomic)])?;
-            shared::set_atomicity(file, atomic)
-        })
+        self.on_file(|file| shared::set_atomicity(file, atomic))
     }
 
     /// Whether atomic mode is on.

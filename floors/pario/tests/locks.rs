@@ -36,6 +36,40 @@ fn a_lock_that_is_kept_costs_no_message() {
     assert_eq!(partition.counts().since(&before).messages, 0);
 }
 
+/// In the mixed phase calls are locked. Readers that come back for a little more each time ask once between two writes.
+#[test]
+fn readers_beside_a_writer_ask_once_for_what_they_come_back_to() {
+    const BYTES: usize = 100;
+    const CYCLES: u64 = 10;
+    let partition = partition(2);
+    let readers = [partition.another_client(), partition.another_client()];
+    let file = file_of(&partition, "read-again");
+    let files = readers.each_ref().map(|reader| file_of(reader, "read-again"));
+    let cycle = |value: u8| {
+        file.write_at(0, &[value; BYTES]).unwrap();
+        for bytes in 1..=BYTES {
+            for file in &files {
+                let mut found = vec![0; bytes];
+                assert_eq!(file.read_at(0, &mut found).unwrap(), bytes);
+                assert!(found.iter().all(|byte| *byte == value));
+            }
+        }
+    };
+    let locks = || readers.each_ref().map(|reader| reader.counts().lock_messages);
+    let mixed = (0..200).any(|value| {
+        cycle(value);
+        locks().iter().all(|messages| 0 < *messages)
+    });
+    assert!(mixed, "two hundred changes between reading and writing");
+    let before = locks();
+    (0..CYCLES).for_each(|value| cycle(value as u8));
+    for (before, after) in before.into_iter().zip(locks()) {
+        // The first may have all of the file; another one what lies around. Each gives it back for a writer.
+        let messages = after - before;
+        assert!((1..=2 * CYCLES).contains(&messages), "{messages} messages for {CYCLES} writes");
+    }
+}
+
 /// Two members whose large pieces, over several servers each, lie between each other's; `shift` moves the second one's.
 fn pieces_in_turn(shift: i64) -> Vec<pario::Counts> {
     const PIECE: i64 = 1 << 20;

@@ -31,6 +31,8 @@ const PATIENCE_FULL_MAX: Duration = Duration::from_millis(32);
 const PATIENCE_WAITED: Duration = Duration::from_millis(16);
 /// Less is not worth it, and so much is tried again once records have fitted together.
 const PATIENCE_WAITED_MIN: Duration = Duration::from_millis(2);
+/// So little is written piece by piece sooner than it is waited for.
+const WAITED_BYTES_MIN: u64 = 64 << 10;
 /// So long a writer that leaves holes may turn out not to be the only one.
 const PATIENCE_ALONE: Duration = Duration::from_millis(4);
 /// Writers that have brought nothing for so long have paused.
@@ -242,7 +244,8 @@ impl Patience {
     /// Whether members of a group that have not come yet may keep one that waits for its records waiting.
     fn may_keep_waiting(&mut self, due: &[Due], now: Nanos) -> bool {
         let is_group = due.iter().any(|due| 1 < due.companions);
-        let worth = PATIENCE_WAITED_MIN <= self.waited_wait;
+        let is_much = WAITED_BYTES_MIN <= due.iter().map(|due| due.bytes).sum();
+        let worth = is_much && PATIENCE_WAITED_MIN <= self.waited_wait;
         let over = self.waited_since.is_some_and(|since| until(since, self.waited_wait) <= now);
         if is_group && worth && over {
             self.waited_wait /= 2;

@@ -206,12 +206,12 @@ fn who_waits_for_its_records_waits_for_its_group_but_not_for_long() {
     let mut patience = Patience::new(2);
     // Each time further on: what comes late for something that was given up is not kept.
     let one = |place, now_ms: u64| {
-        let start = now_ms / 10 * 4000;
-        Due { companions: 2, ..due(place, now_ms, start..start + 4000, 2000) }
+        let start = now_ms / 10 * 400_000;
+        Due { companions: 2, ..due(place, now_ms, start..start + 400_000, 200_000) }
     };
     let waits = |now_ms| Mood { waits: true, ..mood(now_ms) };
     assert_eq!(patience.choose(&[one(0, 1)], waits(2)), wait(18));
-    assert_eq!(patience.choose(&[one(0, 1), one(1, 9)], waits(10)), below(4000));
+    assert_eq!(patience.choose(&[one(0, 1), one(1, 9)], waits(10)), below(400_000));
     // The other one does not come: soon nobody is kept waiting.
     let mut now = 20;
     for wait_ms in [16, 8, 4, 2] {
@@ -220,7 +220,19 @@ fn who_waits_for_its_records_waits_for_its_group_but_not_for_long() {
         now += wait_ms + 10;
     }
     assert_eq!(patience.choose(&[one(0, now)], waits(now)), ALL);
-    assert_eq!(patience.choose(&[due(0, now, 0..4000, 2000)], waits(now)), ALL);
+    assert_eq!(patience.choose(&[due(0, now, 0..400_000, 200_000)], waits(now)), ALL);
+}
+
+/// A program that writes a little and syncs, over and over, is not kept at each of its syncs.
+#[test]
+fn a_little_is_taken_at_once_when_somebody_waits_for_it() {
+    let mut patience = Patience::new(2);
+    let little = |place| Due { companions: 4, ..due(place, 1, 0..800_000, WAITED_BYTES_MIN / 2) };
+    let waits = Mood { waits: true, ..mood(2) };
+    assert_eq!(patience.choose(&[Due { bytes: 100, ..little(0) }], waits), ALL);
+    assert_eq!(patience.choose(&[little(0)], waits), ALL);
+    let mut patience = Patience::new(2);
+    assert_eq!(patience.choose(&[little(0), little(1)], waits), wait(18), "what is much is worth a wait");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::open_file::OpenFile;
 use super::pending::Pending;
 use super::pointer::Pointer;
 use super::stream_write::Place;
+use super::sync::Names;
 use super::views::NumberedView;
 use crate::error::Result;
 use crate::partition::choices::Method;
@@ -250,7 +251,14 @@ impl File {
     /// Puts what this process wrote to the file on stable storage, and tells of errors that happened in the background.
     pub fn sync(&self) -> Result<()> {
         self.inner.check_open()?;
-        Ok(self.inner.file.sync(&self.inner.heard)?)
+        Ok(self.inner.file.sync(&self.inner.heard, Names::Always)?)
+    }
+
+    /// The same for a member of a group that syncs as a whole.
+    pub(crate) fn sync_member(&self, rank: usize) -> Result<()> {
+        self.inner.check_open()?;
+        let names = if rank == 0 { Names::Always } else { Names::IfWritten };
+        Ok(self.inner.file.sync(&self.inner.heard, names)?)
     }
 
     /// The file's length now. What other processes write behind is recalled first.

@@ -11,9 +11,19 @@ use pario_net::message::{Request, Want};
 use super::open_file::OpenFile;
 use super::records::Unsynced;
 
+/// When a sync asks the manager to put what it knows on stable storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Names {
+    /// In any case.
+    Always,
+    /// If this process wrote since the last time. For members of a group, whose first one asks in any case: it is the one that creates and
+    /// cuts the group's files.
+    IfWritten,
+}
+
 impl OpenFile {
-    /// Puts what was written through any handle of this process on stable storage.
-    pub(super) fn sync(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
+    /// Puts what was written through any handle of this process on stable storage; with `names`, what the manager knows of the file too.
+    pub(super) fn sync(self: &Arc<Self>, heard: &AtomicU64, names: Names) -> Result<(), Fault> {
         self.mount.check_process()?;
         // Taken before anything is waited for: what other threads write meanwhile is the next sync's.
         let unsynced = self.take_unsynced();
@@ -23,9 +33,11 @@ impl OpenFile {
         }
         self.check_losses(&unsynced);
         let end = self.end_to_report();
-        let request = Request::SyncNames { inode: Some(self.inode), end };
-        self.mount.call(ServerIndex::MANAGER, &request).map_err(|fault| fault.at(self.describe()))?;
-        self.end_reported(end);
+        if names == Names::Always || !unsynced.is_empty() || end.is_some() {
+            let request = Request::SyncNames { inode: Some(self.inode), end };
+            self.mount.call(ServerIndex::MANAGER, &request).map_err(|fault| fault.at(self.describe()))?;
+            self.end_reported(end);
+        }
         self.tell_fault(heard)
     }
 

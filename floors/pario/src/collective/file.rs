@@ -251,12 +251,21 @@ impl GroupFile {
     /// Shows this process the part of the file that `filetype`, repeated from byte `displacement` on, covers; the pointer goes to
     /// 0. Collective; views may differ, elementary types must have one size.
     pub fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<()> {
-        let made = self.inner.make_view(displacement, etype, filetype);
-        self.inner.group.agree_in(Call::SetView, made.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let view = made?;
-        let etype_bytes = view.view().etype_bytes();
-        self.inner.group.same("the size of the elementary type", &etype_bytes.to_le_bytes())?;
-        *self.inner.state() = State { view, pointer: 0 };
+        self.set_view_if(Ok((displacement, etype, filetype)), &[])
+    }
+
+    /// The same, for callers that have more to agree on: a member that cannot say a view says why, and things that all must have
+    /// alike go along with their names.
+    pub fn set_view_if(
+        &self,
+        wished: Result<(i64, &Datatype, &Datatype)>,
+        alike: &[(&str, &[u8])],
+    ) -> Result<()> {
+        let made = wished.and_then(|(at, etype, filetype)| self.inner.make_view(at, etype, filetype));
+        let bytes = made.as_ref().map_or(0, |view| view.view().etype_bytes()).to_le_bytes();
+        let all = [alike, &[("the size of the elementary type", &bytes)]].concat();
+        self.inner.group.agree_on(Call::SetView, made.as_ref().map(|_| &all[..]).map_err(Clone::clone))?;
+        *self.inner.state() = State { view: made?, pointer: 0 };
         self.inner.shared.renew();
         self.inner.look_at_views()
     }
@@ -462,8 +471,16 @@ impl GroupFile {
 
     /// Cuts or lengthens the file; collective.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
+        self.set_len_if(Ok(bytes))
+    }
+
+    /// The same; a member that cannot say a length says why.
+    pub fn set_len_if(&self, wished: Result<u64>) -> Result<()> {
         let group = &self.inner.group;
-        group.same_in(Call::SetLength, "a new length", &bytes.to_le_bytes())?;
+        let told = wished.as_ref().map_or(0, |bytes| *bytes).to_le_bytes();
+        let alike: &[(&str, &[u8])] = &[("a new length", &told)];
+        group.agree_on(Call::SetLength, wished.as_ref().map(|_| alike).map_err(Clone::clone))?;
+        let bytes = wished?;
         if let Some(plain) = &self.inner.plain {
             return plain.set_len(group, &self.inner.file, bytes);
         }
@@ -483,7 +500,7 @@ impl GroupFile {
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
             let tier = tier();
-            let mine = self.inner.file.sync();
+            let mine = self.inner.file.sync_member(self.inner.group.rank());
             tier.and(mine)
         });
         self.inner.group.agree_in(Call::Sync, mine)

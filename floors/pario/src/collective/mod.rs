@@ -17,6 +17,8 @@ mod hints;
 mod manner;
 mod report;
 mod requests;
+#[cfg(test)]
+mod rounds_tests;
 mod shared;
 mod two_phase;
 

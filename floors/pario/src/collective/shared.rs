@@ -7,7 +7,7 @@ use pario_core::{Code, Fault};
 use super::file::{GroupFile, Seek};
 use crate::client::Pending;
 use crate::error::Result;
-use crate::group::Call;
+use crate::group::{Call, decide};
 
 impl GroupFile {
     /// Moves the shared pointer by so many elementary types and returns where it was: that part of the view is the caller's.
@@ -26,13 +26,15 @@ impl GroupFile {
         let counts: Option<Vec<u64>> =
             all.iter().map(|bytes| Some(u64::from_le_bytes(bytes.as_slice().try_into().ok()?))).collect();
         let counts = counts.ok_or_else(odd)?;
-        let mine = if group.rank() == 0 { self.inner.shared.add(counts.iter().sum()) } else { Ok(0) };
-        let told = mine.as_ref().map_or_else(|_| Vec::new(), |at| at.to_le_bytes().to_vec());
-        let first = group.broadcast(0, &told)?;
-        mine?;
-        let lost = || Fault::new(Code::Io, "rank 0 could not move the shared pointer");
-        let first: [u8; 8] = first.as_slice().try_into().map_err(|_| lost())?;
-        Ok(u64::from_le_bytes(first) + counts[..group.rank()].iter().sum::<u64>())
+        let first = self.first_finds(|| Ok(self.inner.shared.add(counts.iter().sum())?))?;
+        Ok(first + counts[..group.rank()].iter().sum::<u64>())
+    }
+
+    /// A place that rank 0 finds out, or its error; for all.
+    fn first_finds(&self, find: impl FnOnce() -> Result<u64>) -> Result<u64> {
+        let found = decide(&*self.inner.group, 0, || Ok(find()?.to_le_bytes().to_vec()))?;
+        let odd = || Fault::new(Code::NotSame, "members of a group call different collectives");
+        Ok(u64::from_le_bytes(found.as_slice().try_into().map_err(|_| odd())?))
     }
 
     /// Writes where the shared pointer is, and moves it.
@@ -87,12 +89,7 @@ impl GroupFile {
     pub fn seek_shared(&self, to: Seek) -> Result<u64> {
         let group = &self.inner.group;
         group.same_in(Call::SeekShared, "where the shared pointer goes", format!("{to:?}").as_bytes())?;
-        let mine = if group.rank() == 0 { self.seek_shared_now(to) } else { Ok(0) };
-        let told = mine.as_ref().map_or_else(|_| Vec::new(), |at| at.to_le_bytes().to_vec());
-        group.agree(mine.map(|_| ()))?;
-        let at = group.broadcast(0, &told)?;
-        let at = at.as_slice().try_into().map_err(|_| Fault::new(Code::Io, "rank 0 could not seek"))?;
-        Ok(u64::from_le_bytes(at))
+        self.first_finds(|| self.seek_shared_now(to))
     }
 
     fn seek_shared_now(&self, to: Seek) -> Result<u64> {

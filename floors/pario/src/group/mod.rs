@@ -133,13 +133,82 @@ pub trait Group: std::fmt::Debug + Send + Sync {
         let all = self.collect(call, bytes)?;
         match all.iter().position(|other| *other != all[0]) {
             None => Ok(()),
-            Some(rank) => {
-                let text = format!("ranks 0 and {rank} do not agree on {what}, and all must");
-                Err(Fault::new(Code::NotSame, text).into())
-            }
+            Some(rank) => Err(not_same(0, rank, what)),
         }
     }
+
+    /// [`Group::agree_in`] and [`Group::same_in`] for several things at once, in one round: every member gives what all must have
+    /// alike, each thing with its name, or the error that keeps it from that.
+    fn agree_on(&self, call: Call, mine: Result<&[(&str, &[u8])]>) -> Result<()> {
+        let told = match &mine {
+            Ok(list) => said(Ok(&things(list))),
+            Err(error) => said(Err(error)),
+        };
+        let all = self.collect(call, &told)?;
+        let list = mine?;
+        let others = all.iter().enumerate().map(|(rank, bytes)| heard(rank, bytes));
+        let others: Vec<&[u8]> = others.collect::<Result<_>>()?;
+        let odd = others.iter().enumerate().find_map(|(rank, theirs)| Some((rank, differs(list, theirs)?)));
+        odd.map_or(Ok(()), |(rank, what)| Err(not_same(rank.min(self.rank()), rank.max(self.rank()), what)))
+    }
 }
+
+/// What rank `root` of a group finds out, for everyone: its bytes, or its error; one round.
+pub(crate) fn decide(
+    group: &dyn Group,
+    root: usize,
+    find: impl FnOnce() -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
+    let mine = (group.rank() == root).then(find);
+    let told = mine.as_ref().map(|mine| said(mine.as_deref())).unwrap_or_default();
+    let told = group.broadcast(root, &told)?;
+    match mine {
+        Some(mine) => mine,
+        None => heard(root, &told).map(<[u8]>::to_vec),
+    }
+}
+
+fn not_same(one: usize, other: usize, what: &str) -> crate::error::Error {
+    Fault::new(Code::NotSame, format!("ranks {one} and {other} do not agree on {what}, and all must")).into()
+}
+
+/// What a member has for the others: its bytes, or its error.
+fn said(mine: std::result::Result<&[u8], &crate::error::Error>) -> Vec<u8> {
+    match mine {
+        Ok(bytes) => [&[FINE][..], bytes].concat(),
+        Err(error) => [&[FAILED][..], &error_bytes(error)].concat(),
+    }
+}
+
+/// What a member said.
+fn heard(rank: usize, bytes: &[u8]) -> Result<&[u8]> {
+    match bytes.split_first() {
+        Some((&FINE, rest)) => Ok(rest),
+        Some((&FAILED, rest)) => Err(error_of(rank, rest)),
+        Some(_) | None => Err(disagree("bytes or an error")),
+    }
+}
+
+/// Things that all must have alike, each behind its length.
+fn things(list: &[(&str, &[u8])]) -> Vec<u8> {
+    let one = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
+    list.iter().flat_map(|(_, bytes)| one(bytes)).collect()
+}
+
+/// The first thing that another member has not as we have it.
+fn differs<'a>(list: &[(&'a str, &[u8])], mut theirs: &[u8]) -> Option<&'a str> {
+    for thing in list {
+        let mine = things(&[*thing]);
+        match theirs.strip_prefix(mine.as_slice()) {
+            Some(rest) => theirs = rest,
+            None => return Some(thing.0),
+        }
+    }
+    list.last().filter(|_| !theirs.is_empty()).map(|last| last.0)
+}
+
+const FINE: u8 = 0;
+const FAILED: u8 = 1;
 
 /// A member's error for the others: its code, then its sentence.
 fn error_bytes(error: &crate::error::Error) -> Vec<u8> {

@@ -14,6 +14,9 @@ use crate::coherence::sabotage::{Bug, Sabotage};
 /// A sequence of locks side by side is granted so far ahead at most.
 const AHEAD_MAX: u64 = 1 << 30;
 
+/// A reader beside other readers gets all of so many bytes, from a multiple of them on, that no writer has or wants.
+const SHARED_BYTES: u64 = 64 << 10;
+
 /// Where more tokens are out nobody gets more than was wished for: finding out what is free would cost more than it saves.
 const NEIGHBOURS_MAX: usize = 256;
 
@@ -351,8 +354,8 @@ impl FileLocks {
         turn.out.push(LockAction::Grant { ticket, session: owner.session, number, bytes });
     }
 
-    /// More than was wished for, where nobody else is known to want it: all of a file that nobody else locks, and what comes next
-    /// for an owner that goes forward.
+    /// More than was wished for, where nobody else is known to want it: all of a file that nobody else locks, what comes next for an
+    /// owner that goes forward, and what lies around for a reader among readers. These are not in each other's way.
     fn widened(&mut self, wish: &LockWish) -> Shape {
         let Shape::Bytes(need) = &wish.shape else { return wish.shape.clone() };
         if NEIGHBOURS_MAX < self.tokens.len() + self.queue.len() {
@@ -360,14 +363,19 @@ impl FileLocks {
         }
         let mut room = 0..u64::MAX;
         let mut alone = true;
-        let held = self.tokens.values().map(|token| ((token.owner, token.space), token.shape.hull()));
+        let mine = (wish.owner, wish.space, wish.mode);
+        let held =
+            self.tokens.values().map(|token| ((token.owner, token.space, token.mode), token.shape.hull()));
         let wished = self.queue.iter().map(|waiting| &waiting.wish);
-        let wished = wished.map(|wish| ((wish.owner, wish.space), wish.shape.hull()));
-        for ((owner, space), other) in held.chain(wished) {
-            if space != wish.space || owner.is_one_with(wish.owner) {
+        let wished = wished.map(|wish| ((wish.owner, wish.space, wish.mode), wish.shape.hull()));
+        for (theirs, other) in held.chain(wished) {
+            if theirs.1 != wish.space || theirs.0.is_one_with(wish.owner) {
                 continue;
             }
             alone = false;
+            if !excludes(theirs, mine) {
+                continue;
+            }
             if other.end <= need.start {
                 room.start = room.start.max(other.end);
             } else if need.end <= other.start {
@@ -386,12 +394,17 @@ impl FileLocks {
             Some(streak) if streak.end == need.start => (streak.ahead * 2).clamp(bytes, AHEAD_MAX.max(bytes)),
             Some(_) | None => 0,
         };
-        let end = need.end.saturating_add(ahead).min(room.end);
+        let mut wide = need.start..need.end.saturating_add(ahead).min(room.end);
+        if wish.mode == (LockMode::Shared {}) && wish.space == (LockSpace::Access {}) {
+            let around = need.end.checked_next_multiple_of(SHARED_BYTES).unwrap_or(u64::MAX).min(room.end);
+            wide.start = (need.start - need.start % SHARED_BYTES).max(room.start);
+            wide.end = wide.end.max(around);
+        }
         if STREAKS_MAX <= self.streaks.len() {
             self.streaks.clear();
         }
-        self.streaks.insert(key, Streak { end, ahead: ahead.max(bytes) });
-        Shape::Bytes(need.start..end)
+        self.streaks.insert(key, Streak { end: wide.end, ahead: ahead.max(bytes) });
+        Shape::Bytes(wide)
     }
 }
 

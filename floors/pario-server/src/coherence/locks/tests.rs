@@ -12,6 +12,7 @@ struct Desk {
     locks: Locks,
     out: Vec<LockAction>,
     tickets: u64,
+    space: LockSpace,
 }
 
 fn owner(session: u64) -> Owner {
@@ -20,13 +21,13 @@ fn owner(session: u64) -> Owner {
 
 impl Desk {
     fn new() -> Desk {
-        Desk { locks: Locks::new(100), out: Vec::new(), tickets: 0 }
+        Desk { locks: Locks::new(100), out: Vec::new(), tickets: 0, space: LockSpace::Range {} }
     }
 
     fn wish(&mut self, owner: Owner, mode: LockMode, bytes: Range<u64>, patience: Patience) -> Ticket {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let (space, shape) = (LockSpace::Range {}, Shape::Bytes(bytes));
+        let (space, shape) = (self.space, Shape::Bytes(bytes));
         let wish = LockWish { owner, inode: FILE, space, mode, shape, patience, ticket };
         self.locks.lock(wish, Nanos(0), &mut self.out);
         ticket
@@ -131,6 +132,31 @@ fn shared_locks_are_held_together_and_a_writer_is_not_starved() {
     assert_eq!(desk.recalled(), [(3, number, 0..10)], "the late reader waits behind the writer");
     desk.give_back(3, number, None);
     desk.granted(late);
+}
+
+/// Readers that come back for a little more each time ask once; a writer's bytes stay out of it.
+#[test]
+fn a_reader_among_readers_gets_what_lies_around() {
+    let mut desk = Desk { space: LockSpace::Access {}, ..Desk::new() };
+    let first = desk.wait(1, SHARED, 0..10);
+    let (number, _) = desk.granted(first);
+    let second = desk.wait(2, SHARED, 5..13);
+    assert_eq!(desk.granted(second).1, 0..65536);
+    let far = desk.wait(3, SHARED, 70_000..140_000);
+    assert_eq!(desk.granted(far).1, 65536..196_608);
+    let writer = desk.wait(4, ALONE, 66_000..66_100);
+    assert_eq!(desk.recalled(), [(1, number, 66_000..66_100), (3, 102, 66_000..66_100)]);
+    desk.give_back(1, number, Some(0..66_000));
+    desk.give_back(3, 102, Some(66_100..196_608));
+    assert_eq!(desk.granted(writer).1, 66_000..66_100);
+    let below = desk.wait(5, SHARED, 65_990..66_000);
+    assert_eq!(desk.granted(below).1, 65_536..66_000);
+    let above = desk.wait(6, SHARED, 66_100..66_101);
+    assert_eq!(desk.granted(above).1, 66_100..131_072);
+    let on_both_sides = desk.wait(7, SHARED, 0..70_000);
+    assert_eq!(desk.recalled().len(), 1, "only the writer is in the way");
+    desk.give_back(4, 103, None);
+    assert_eq!(desk.granted(on_both_sides).1, 0..131_072);
 }
 
 #[test]

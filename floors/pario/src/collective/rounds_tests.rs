@@ -1,0 +1,138 @@
+//! How often members of a group meet in calls that they make often.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pario_core::{Code, Fault};
+use pario_view::Datatype;
+
+use super::{GroupFile, Hints, Seek};
+use crate::Partition;
+use crate::error::Result;
+use crate::group::{Call, Group, threads};
+
+/// A member that counts the rounds it takes part in, of its duplicates too.
+#[derive(Debug)]
+struct Counted {
+    group: Arc<dyn Group>,
+    rounds: Arc<AtomicUsize>,
+}
+
+impl Group for Counted {
+    fn rank(&self) -> usize {
+        self.group.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.group.size()
+    }
+
+    fn node_of(&self, rank: usize) -> usize {
+        self.group.node_of(rank)
+    }
+
+    fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.collect(Call::Allgather, bytes)
+    }
+
+    fn collect(&self, call: Call, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        self.group.collect(call, bytes)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.group.check()
+    }
+
+    fn duplicate(&self) -> Result<Arc<dyn Group>> {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Counted { group: self.group.duplicate()?, rounds: Arc::clone(&self.rounds) }))
+    }
+}
+
+/// Runs three members, each with a file that all opened together.
+fn each(body: impl Fn(&GroupFile, &dyn Fn() -> usize) + Sync) {
+    let partition = Partition::in_process(2).unwrap();
+    std::thread::scope(|scope| {
+        for group in threads(3) {
+            scope.spawn(|| {
+                let rounds = Arc::new(AtomicUsize::new(0));
+                let group: Arc<dyn Group> = Arc::new(Counted { group, rounds: Arc::clone(&rounds) });
+                let client = partition.another_client();
+                let options = client.options().create(true).read(true).write(true);
+                let file = options.open_all(&group, "field", &Hints::default()).unwrap();
+                body(&file, &|| rounds.swap(0, Ordering::Relaxed));
+                file.close().unwrap();
+            });
+        }
+    });
+}
+
+#[test]
+fn members_meet_once_for_a_view_and_twice_for_a_length() {
+    each(|file, rounds| {
+        let byte = Datatype::elementary(1).unwrap();
+        rounds();
+        file.set_view(0, &byte, &byte.resized(0, 3).unwrap()).unwrap();
+        assert_eq!(rounds(), 1);
+        file.set_len(100).unwrap();
+        assert_eq!(rounds(), 2);
+        assert_eq!(file.seek_shared(Seek::Set(7)).unwrap(), 7);
+        assert_eq!(rounds(), 2);
+        file.write_at_all(file.group().rank() as u64, b"a").unwrap();
+        assert_eq!(rounds(), 0);
+        file.sync().unwrap();
+        assert_eq!(rounds(), 1);
+        file.set_atomicity(true).unwrap();
+        assert_eq!(rounds(), 2, "their views are compared");
+    });
+}
+
+/// Of three members one has written: it asks the server that has the bytes, and the manager. The first asks the manager, the third nobody.
+#[test]
+fn who_has_nothing_to_sync_sends_nothing() {
+    each(|file, _| {
+        let rank = file.group().rank();
+        let synced = || {
+            let before = file.counts();
+            file.sync().unwrap();
+            file.group().barrier().unwrap();
+            file.counts().since(&before).messages
+        };
+        if rank == 1 {
+            file.write_at(0, &[1; 10]).unwrap();
+        }
+        assert_eq!(synced(), [1, 2, 0][rank]);
+        assert_eq!(synced(), [1, 0, 0][rank]);
+    });
+}
+
+fn none<T>() -> Result<T> {
+    Err(Fault::new(Code::NoSpace, "no such type").into())
+}
+
+#[test]
+fn a_view_that_one_cannot_have_is_nobodys() {
+    each(|file, _| {
+        let (rank, byte) = (file.group().rank(), Datatype::elementary(1).unwrap());
+        let wished = if rank == 1 { none() } else { Ok((5, &byte, &byte)) };
+        let error = file.set_view_if(wished, &[("a word", b"word")]).unwrap_err();
+        assert_eq!(error.code(), Code::NoSpace);
+        assert_eq!(error.to_string(), if rank == 1 { "no such type" } else { "rank 1: no such type" });
+        let word: &[u8] = if rank == 2 { b"other" } else { b"word" };
+        let error = file.set_view_if(Ok((5, &byte, &byte)), &[("a word", word)]).unwrap_err();
+        assert_eq!(error.code(), Code::NotSame);
+        let pair = if rank == 1 { "ranks 1 and 2" } else { "ranks 0 and 2" };
+        assert_eq!(error.to_string(), format!("{pair} do not agree on a word, and all must"));
+        let two = Datatype::elementary(1 + u64::from(rank == 0)).unwrap();
+        let error = file.set_view(5, &two, &two).unwrap_err();
+        assert!(error.to_string().contains("the size of the elementary type"), "{error}");
+        assert_eq!(file.byte_offset(0).unwrap(), 0, "the view is as it was");
+        let wished = if rank == 2 { none() } else { Ok(7) };
+        assert_eq!(file.set_len_if(wished).unwrap_err().code(), Code::NoSpace);
+        assert_eq!(file.set_len_if(Ok(if rank == 2 { 8 } else { 7 })).unwrap_err().code(), Code::NotSame);
+        assert_eq!(file.len().unwrap(), 0);
+        let gone = file.seek_shared(Seek::Current(-1)).unwrap_err().to_string();
+        assert!(gone.contains("before the start"), "{gone}");
+    });
+}
