@@ -148,8 +148,11 @@ pub trait Group: std::fmt::Debug + Send + Sync {
         let list = mine?;
         let others = all.iter().enumerate().map(|(rank, bytes)| heard(rank, bytes));
         let others: Vec<&[u8]> = others.collect::<Result<_>>()?;
-        let odd = others.iter().enumerate().find_map(|(rank, theirs)| Some((rank, differs(list, theirs)?)));
-        odd.map_or(Ok(()), |(rank, what)| Err(not_same(rank.min(self.rank()), rank.max(self.rank()), what)))
+        // Compared with the first one's by everybody, so that all say the same.
+        match others.iter().position(|theirs| *theirs != others[0]) {
+            None => Ok(()),
+            Some(rank) => Err(not_same(0, rank, differs(list, others[0], others[rank]))),
+        }
     }
 }
 
@@ -195,16 +198,24 @@ fn things(list: &[(&str, &[u8])]) -> Vec<u8> {
     list.iter().flat_map(|(_, bytes)| one(bytes)).collect()
 }
 
-/// The first thing that another member has not as we have it.
-fn differs<'a>(list: &[(&'a str, &[u8])], mut theirs: &[u8]) -> Option<&'a str> {
-    for thing in list {
-        let mine = things(&[*thing]);
-        match theirs.strip_prefix(mine.as_slice()) {
-            Some(rest) => theirs = rest,
-            None => return Some(thing.0),
+/// The name of the first thing that two members have not alike; they differ somewhere.
+fn differs<'a>(list: &[(&'a str, &[u8])], mut one: &[u8], mut other: &[u8]) -> &'a str {
+    for (name, _) in list {
+        let ((mine, rest), (theirs, behind)) = (first_thing(one), first_thing(other));
+        if mine != theirs {
+            return name;
         }
+        (one, other) = (rest, behind);
     }
-    list.last().filter(|_| !theirs.is_empty()).map(|last| last.0)
+    // One of them has more things than we know of.
+    list.last().map_or("what belongs to the call", |last| last.0)
+}
+
+/// The first of several things, and what is behind it.
+fn first_thing(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let Some((length, rest)) = bytes.split_first_chunk() else { return (bytes, &[]) };
+    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
+    rest.split_at_checked(length).unwrap_or((rest, &[]))
 }
 
 const FINE: u8 = 0;
