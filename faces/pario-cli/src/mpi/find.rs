@@ -3,13 +3,16 @@
 //!
 //! Never: runs anything but `ldd` and launchers that are asked for their version; looks into scripts that scripts run.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use super::Abi;
 
@@ -19,6 +22,11 @@ const WORDS_MAX: usize = 64;
 const SCRIPT_WORDS_MAX: usize = 4096;
 /// How much of a script is read.
 const SCRIPT_BYTES_MAX: u64 = 256 << 10;
+/// Launchers, and what may stand behind a point in their names.
+const LAUNCHERS: [&str; 4] = ["mpiexec", "mpirun", "orterun", "prterun"];
+const KINDS: [&str; 7] = ["", "hydra", "mpich", "openmpi", "gforker", "mpich2", "impi"];
+/// How long a launcher may take to say what it is.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Programs that take a script's name, or its text behind `-c`.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
 /// Names of libraries that tell an ABI.
@@ -45,8 +53,8 @@ pub(crate) fn find(words: &[OsString]) -> Option<Found> {
     among(words.iter().filter_map(|word| program(word)), words).or_else(|| {
         let told = scripts(words);
         // What has no path in a script is mostly a command of the shell's.
-        let programs = told.iter().filter(|word| word.as_bytes().contains(&b'/'));
-        among(programs.filter_map(|word| program(word)), &told)
+        let paths: BTreeSet<&OsString> = told.iter().filter(|word| word.as_bytes().contains(&b'/')).collect();
+        among(paths.into_iter().filter_map(|word| program(word)).take(WORDS_MAX), &told)
     })
 }
 
@@ -57,8 +65,9 @@ fn among(programs: impl Iterator<Item = PathBuf>, words: &[OsString]) -> Option<
         Some(Found { abi, why: format!("{} uses {name}", path.display()) })
     });
     linked.next().or_else(|| {
-        let launcher = words.iter().find(|word| is_launcher(word))?;
-        self::launcher(&program(launcher)?)
+        let launchers: BTreeSet<PathBuf> =
+            words.iter().filter(|word| is_launcher(word)).filter_map(|word| program(word)).collect();
+        launchers.iter().find_map(|path| self::launcher(path))
     })
 }
 
@@ -75,8 +84,10 @@ fn scripts(words: &[OsString]) -> Vec<OsString> {
             is_text = word.as_bytes().ends_with(b"c");
         } else if SHELLS.contains(&name.as_str()) {
             shell = true;
-        } else if let Some(text) = script(Path::new(word), shell) {
+        } else if let Some(text) = script(Path::new(word), std::mem::take(&mut shell)) {
+            // What follows are its arguments.
             found.extend(words_of(&text));
+            break;
         }
     }
     found.truncate(SCRIPT_WORDS_MAX);
@@ -103,12 +114,30 @@ fn words_of(text: &str) -> impl Iterator<Item = OsString> {
 
 /// What a launcher says of itself.
 pub(crate) fn launcher(path: &Path) -> Option<Found> {
-    let output =
-        Command::new(path).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let mut command = Command::new(path);
+    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+    let text = answer_of(command.spawn().ok()?)?;
     let abi = told(&text)?;
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
     Some(Found { abi, why: format!("{} --version says \"{first}\"", path.display()) })
+}
+
+/// What a child says until it ends; `None` if it does not end soon.
+fn answer_of(mut child: Child) -> Option<String> {
+    let mut output = child.stdout.take()?;
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // What could be read is what it said.
+        let _ = output.read_to_end(&mut text);
+        let _ = tell.send(text);
+    });
+    let text = told.recv_timeout(ANSWER_MAX).ok();
+    if text.is_none() {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    text.map(|text| String::from_utf8_lossy(&text).into_owned())
 }
 
 fn told(text: &str) -> Option<Abi> {
@@ -124,9 +153,11 @@ fn told(text: &str) -> Option<Abi> {
     words.iter().find(|(word, _)| text.contains(word)).map(|(_, abi)| *abi)
 }
 
+/// Whether a word names a launcher of an MPI library. What only begins like one may be anything, and is not run to be asked.
 fn is_launcher(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ["mpiexec", "mpirun", "orterun", "prterun"].iter().any(|launcher| name.starts_with(launcher))
+    let (launcher, kind) = name.split_once('.').unwrap_or((&name, ""));
+    LAUNCHERS.contains(&launcher) && KINDS.contains(&kind)
 }
 
 /// The file of a word that is a program: a path, or a name in `PATH`.
@@ -193,7 +224,15 @@ mod tests {
         assert_eq!(told("HYDRA build details:\n    Version: 4.0.2\n"), Some(Abi::Mpich));
         assert_eq!(told("Intel(R) MPI Library for Linux* OS, Version 2021\n"), Some(Abi::Mpich));
         assert_eq!(told("something else"), None);
-        assert!(is_launcher(OsStr::new("/usr/bin/mpiexec.hydra")) && !is_launcher(OsStr::new("./mpi")));
+        for (word, expected) in [
+            ("/usr/bin/mpiexec.hydra", true),
+            ("mpirun", true),
+            ("./mpi", false),
+            ("./mpirun_job.sh", false),
+            ("mpirun.sh", false),
+        ] {
+            assert_eq!(is_launcher(OsStr::new(word)), expected, "{word}");
+        }
     }
 
     #[test]

@@ -270,7 +270,8 @@ impl File {
             Way::Alone => self.holders.is_empty(),
             Way::Wait | Way::Blocked => false,
         };
-        is_granted && self.queue.is_empty() && self.stop.is_none()
+        // A request may end the mixed phase, and then waits for its holders.
+        is_granted && self.mixed_since.is_none() && self.queue.is_empty() && self.stop.is_none()
     }
 
     /// The session holds a lease or waits for one.

@@ -1,6 +1,10 @@
 //! How a file gets into the mixed phase and out of it; see [`super::script`] for how to read a script.
 
-use super::script::check;
+use pario_core::InodeId;
+use pario_net::message::Want;
+
+use super::Party;
+use super::script::{check, session};
 
 /// Five flips within a second: A writes, B reads, in turn.
 const PING_PONG: &str = "1 A write => 1 A exclusive 0
@@ -21,6 +25,13 @@ const PING_PONG: &str = "1 A write => 1 A exclusive 0
 #[test]
 fn ping_pong_ends_in_the_mixed_phase() {
     check(&format!("{PING_PONG} 8 C read => 8 C mixed 7\n 9 look => quiet 9\n 10 A read => 10 A mixed 6"));
+}
+
+#[test]
+fn nothing_is_free_in_the_mixed_phase_since_a_request_may_end_it() {
+    let script = check(&format!("{PING_PONG} A back 6\n at 2500"));
+    let is_free = |want| script.leases.is_free_for((session("C"), Party::default()), InodeId(1), want);
+    assert!(!is_free(Want::Read {}) && !is_free(Want::Write {}));
 }
 
 #[test]

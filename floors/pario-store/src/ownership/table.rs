@@ -176,12 +176,15 @@ impl Table {
     pub fn answered(&mut self, blocks: &[u64], grants: Option<&[Grant]>, own: ServerIndex) {
         self.bound();
         for (place, block) in blocks.iter().enumerate() {
-            let stand = grants.and_then(|grants| grants.get(place)).map(|grant| match grant.owner {
+            let grant = grants.and_then(|grants| grants.get(place));
+            let stand = grant.map(|grant| match grant.owner {
                 owner if owner == own => Stand::Mine { number: grant.number, users: 0 },
                 owner => Stand::Theirs { owner, number: grant.number },
             });
             self.set(*block, stand);
-            if stand.is_some() {
+            // A home that has not heard of the hand-over to us yet will, and must not take it for one that goes on.
+            let over = self.over.get(block).copied().unwrap_or(0);
+            if grant.is_some_and(|grant| grant.owner == own || over < grant.number) {
                 self.over.remove(block);
             }
         }

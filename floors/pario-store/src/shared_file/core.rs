@@ -160,8 +160,15 @@ impl Core {
     fn write_out(&self, key: Key) {
         match self.file(key.inode) {
             Some(file) => file.stage(self, key),
-            // Its file has ended, and with it whoever could want it.
-            None => self.pool.state().ledger.remove(key),
+            None => self.drop_unowned(key),
+        }
+    }
+
+    /// A block whose file has ended, and with it whoever could want it. Not if it was opened again meanwhile.
+    fn drop_unowned(&self, key: Key) {
+        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        if !files.contains_key(&key.inode) {
+            self.pool.state().ledger.remove(key);
         }
     }
 
@@ -282,7 +289,7 @@ impl Core {
             let Some(key) = state.quiet(mark) else { return };
             drop(state);
             let Some(file) = self.file(key.inode) else {
-                self.pool.state().ledger.remove(key);
+                self.drop_unowned(key);
                 continue;
             };
             if !file.stage_quiet(self, key, mark) {

@@ -133,6 +133,11 @@ impl SharedFile {
         let kept = lock(&self.error).take();
         core.pool.state().stuck.remove(&self.inode);
         let flushed = self.open_gate().and_then(|_gate| self.flush_dirty(core));
+        if flushed.is_ok() {
+            // What failed in the background meanwhile is down now, or still dirty and tried again.
+            lock(&self.error).take();
+            core.pool.state().stuck.remove(&self.inode);
+        }
         flushed.and(kept.map_or(Ok(()), Err))
     }
 

@@ -122,6 +122,8 @@ impl OpenFile {
         let Some(access) = self.access_if_held(Want::Read {}) else { return };
         let under = if access.phase == (Phase::Read {}) { access.number } else { 0 };
         let wish = Wish { generation: access.generation, under, write: false };
+        // Whoever wants the lease back does not wait for servers that lend.
+        drop(access);
         self.borrow_together(self.servers_in_turn(), wish);
     }
 

@@ -56,7 +56,12 @@ fn what_left_unheard_is_claimed_as_over_until_the_home_answers() {
     owners.answered(&[1], None, OWN);
     assert_eq!(owners.claimed(&[1]), [(1, 1)], "it was not heard either");
     assert_eq!(owners.begin(1..2, |_| OTHER), Begun::Ask(OTHER, vec![1]));
-    owners.answered(&[1], Some(&grants(&[1])), OWN);
+    let older = Grant { owner: OTHER, number: 0 };
+    owners.answered(&[1], Some(&[older]), OWN);
+    assert_eq!(owners.claimed(&[1]), [(1, 1)], "a home that has not heard how it came here will yet");
+    owners.forget(1..2, OTHER);
+    assert_eq!(owners.begin(1..2, |_| OTHER), Begun::Ask(OTHER, vec![1]));
+    owners.answered(&[1], Some(&[Grant { number: 2, ..older }]), OWN);
     assert_eq!((owners.claimed(&[1]), owners.count()), (vec![(1, 0)], 1));
 }
 
