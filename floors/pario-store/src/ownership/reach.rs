@@ -64,7 +64,8 @@ impl Reach {
                 self.fault = Some(fault);
                 Heard::Again(Take { visit, ..self.take })
             }
-            (Err(_) | Ok(Taken::NotMine), Some(first)) => Heard::Unheard(first.clone()),
+            // The first asking may have been granted, and the file cut since: then the block has no bytes but the new ones.
+            (Err(_) | Ok(Taken::NotMine | Taken::Late), Some(first)) => Heard::Unheard(first.clone()),
             (Ok(Taken::Yours(numbers)), _) if numbers.len() as u64 == count => {
                 Heard::Mine(self.blocks.clone().zip(numbers).collect())
             }
@@ -73,7 +74,7 @@ impl Reach {
                 Heard::Unheard(Fault::new(Code::Protocol, text))
             }
             (Ok(Taken::NotMine), None) => Heard::Refused { late: false },
-            (Ok(Taken::Late), _) => Heard::Refused { late: true },
+            (Ok(Taken::Late), None) => Heard::Refused { late: true },
         }
     }
 }
@@ -107,15 +108,13 @@ mod tests {
         assert_eq!(reach().heard(Ok(Taken::NotMine)), Heard::Refused { late: false });
         assert_eq!(reach().heard(Ok(Taken::Yours(vec![7, 9]))), Heard::Mine(vec![(2, 7), (3, 9)]));
         assert!(matches!(reach().heard(Ok(Taken::Yours(vec![7]))), Heard::Unheard(_)));
-        for second in [lost(), Ok(Taken::NotMine)] {
+        assert_eq!(reach().heard(Ok(Taken::Late)), Heard::Refused { late: true });
+        for second in [lost(), Ok(Taken::NotMine), Ok(Taken::Late)] {
             let mut reach = reach();
             let Heard::Again(again) = reach.heard(lost()) else { panic!("it is asked for again") };
             assert!(again.visit.told);
             assert!(matches!(reach.heard(second), Heard::Unheard(fault) if fault.text.contains("lost")));
         }
-        let mut reach = reach();
-        assert!(matches!(reach.heard(lost()), Heard::Again(_)));
-        assert_eq!(reach.heard(Ok(Taken::Late)), Heard::Refused { late: true });
     }
 
     #[test]

@@ -214,6 +214,14 @@ impl SharedFile {
             self.tell_owed(core, touch, blocks)?;
             return refuse(answer, Taken::NotMine);
         };
+        // From here on nothing is cut: what is written down must not come behind the file's new end.
+        let gate = match self.open_gate() {
+            Ok(gate) if gate.generation <= take.visit.object.generation => gate,
+            cut_or_closed => {
+                touch.owners.stay(&leaving);
+                return cut_or_closed.and_then(|_| refuse(answer, Taken::Late));
+            }
+        };
         if touch.owners.synced() < take.syncs
             && let Err(error) = self.write_down_all(core, &leaving)
         {
@@ -221,6 +229,7 @@ impl SharedFile {
             return Err(error);
         }
         self.take_out(core, &leaving);
+        drop(gate);
         answer(Taken::Yours(leaving.iter().map(|(_, number)| number + 1).collect()));
         core.counts.passed.fetch_add(leaving.len() as u64, Ordering::Relaxed);
         if let Err(fault) = self.pass_on(core, touch, take.to, leaving) {
