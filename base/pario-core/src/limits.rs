@@ -38,9 +38,11 @@ pub const OUTBOX_BYTES_MIN: usize = 256 << 10;
 /// Largest outbox.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 30;
 /// Outbox of a partition that names none.
-pub const OUTBOX_BYTES_DEFAULT: usize = 8 << 20;
+pub const OUTBOX_BYTES_DEFAULT: usize = 16 << 20;
 /// Largest data part of one record.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
+/// Shared memory is given by so much at a time: a large page, where there are some.
+pub const LARGE_PAGE_BYTES: usize = 2 << 20;
 /// A server is woken when about this much waits for it in one outbox.
 pub const WAKE_BYTES: u64 = 1 << 20;
 

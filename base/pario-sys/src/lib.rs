@@ -16,6 +16,8 @@ pub mod doorbell;
 pub mod file_lock;
 pub mod file_map;
 pub mod kill_point;
+#[cfg(not(loom))]
+mod large;
 pub mod piece;
 pub mod process;
 pub mod room;

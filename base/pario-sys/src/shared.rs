@@ -13,10 +13,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, ProtFlags};
 use rustix::thread::futex;
 
 use crate::clock::timespec;
+use crate::large;
 use crate::piece::Piece;
 use crate::process::fork_generation;
 
@@ -97,15 +98,21 @@ impl Shared {
         let len = round_up_to_page(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
-        Shared::make_present(&fd, 0..first.clamp(1, len))?;
-        rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         let shared = Shared::map(&fd, len, Access::ReadWrite)?;
+        shared.make_present(&fd, 0..first.clamp(1, len))?;
+        rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         Ok((shared, fd))
     }
 
-    /// Has space allocated for a part of a segment: a page that cannot be had is an error here instead of SIGBUS at its first touch.
-    pub fn make_present(fd: &OwnedFd, range: Range<usize>) -> io::Result<()> {
+    /// Has space allocated for a part of a segment: a page that cannot be had is an error here instead of SIGBUS at its first touch. What
+    /// is long enough gets large pages, if there are some.
+    pub fn make_present(&self, fd: &OwnedFd, range: Range<usize>) -> io::Result<()> {
+        let range = range.start.min(self.len)..range.end.min(self.len);
+        large::make(fd, self.base, &range);
         let (start, bytes) = (range.start as u64, range.len() as u64);
+        if bytes == 0 {
+            return Ok(());
+        }
         Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, start, bytes))?)
     }
 
@@ -130,11 +137,7 @@ impl Shared {
             Access::ReadOnly => ProtFlags::READ,
             Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
-        // SAFETY: the address is chosen by the kernel, so no memory in use is replaced.
-        let base = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, fd.as_fd(), 0)
-        }?;
-        let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let base = large::map(fd.as_fd(), len, protection)?;
         let shared = Shared { base, len, access, made_in: fork_generation() };
         // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }?;
@@ -298,6 +301,8 @@ fn round_up_to_page(bytes: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use rustix::mm::MapFlags;
 
     use super::*;
 

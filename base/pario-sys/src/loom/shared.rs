@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// Nothing to do, as above.
-    pub fn make_present(_fd: &OwnedFd, _range: std::ops::Range<usize>) -> io::Result<()> {
+    pub fn make_present(&self, _fd: &OwnedFd, _range: std::ops::Range<usize>) -> io::Result<()> {
         Ok(())
     }
 

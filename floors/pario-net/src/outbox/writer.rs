@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pario_core::limits::{OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX, WAKE_BYTES};
+use pario_core::limits::{
+    LARGE_PAGE_BYTES, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX, WAKE_BYTES,
+};
 use pario_core::{Clock, Fault, InodeId, Layout, Nanos, ObjectId, ServerIndex};
 use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
@@ -24,9 +26,6 @@ use super::{
 
 /// How long one sleep for a server lasts before its health is looked at.
 const NAP: Duration = Duration::from_millis(20);
-
-/// An outbox gets memory by so much at a time: a process that writes little needs little, and its first write does not wait for all.
-const PRESENT_STEP_BYTES: usize = 1 << 20;
 
 /// What a record writes to.
 #[derive(Clone, Copy, Debug)]
@@ -237,9 +236,10 @@ impl Outbox {
     /// A new one of `bytes` for a partition of `servers`.
     pub fn create(bytes: usize, servers: usize) -> std::io::Result<Outbox> {
         let capacity = bytes.clamp(OUTBOX_BYTES_MIN, OUTBOX_BYTES_MAX).next_multiple_of(4096);
-        let first = PRESENT_STEP_BYTES.min(capacity);
+        // A process that writes little needs little, and its first write does not wait for all.
+        let first = whole_pages(1, capacity as u64);
         let (segment, descriptor) =
-            Shared::create_in_steps("pario-outbox", OUTBOX_HEAD_BYTES + capacity, OUTBOX_HEAD_BYTES + first)?;
+            Shared::create_in_steps("pario-outbox", OUTBOX_HEAD_BYTES + capacity, place_in_segment(first))?;
         segment.store_u64(outbox_at::CAPACITY, capacity as u64, Ordering::Relaxed);
         segment.store_u64(outbox_at::MAGIC, OUTBOX_MAGIC, Ordering::Release);
         let slots = Mutex::new((0..servers).map(|_| Slot::Never).collect());
@@ -247,8 +247,8 @@ impl Outbox {
             segment,
             descriptor,
             capacity: capacity as u64,
-            ring: Mutex::new(Ring { present: first as u64, ..Ring::default() }),
-            ahead: AtomicU64::new(first as u64),
+            ring: Mutex::new(Ring { present: first, ..Ring::default() }),
+            ahead: AtomicU64::new(first),
             slots,
             clock: MonotonicClock,
         })
@@ -505,9 +505,8 @@ impl Outbox {
         if wanted <= ring.present {
             return Ok(());
         }
-        let end = wanted.max(ring.present + PRESENT_STEP_BYTES as u64).min(self.capacity);
-        let place = |at: u64| OUTBOX_HEAD_BYTES + usize::try_from(at).expect("a capacity fits into memory");
-        Shared::make_present(&self.descriptor, place(ring.present)..place(end)).map_err(|error| {
+        let end = whole_pages(wanted.max(ring.present * 2), self.capacity);
+        self.get_memory(ring.present..end).map_err(|error| {
             Fault::new(pario_core::Code::Busy, format!("no memory for more of the outbox: {error}"))
         })?;
         ring.present = end;
@@ -523,19 +522,19 @@ impl Outbox {
 
     /// Makes that memory, so that whoever writes next finds it: for a thread that has nothing else to do. Does what can be done.
     pub fn make_memory_ahead(&self) {
-        let mut ahead = self.ahead.load(Ordering::Acquire);
-        while ahead < self.memory_goal() {
-            let end = (ahead + PRESENT_STEP_BYTES as u64).min(self.capacity);
-            let place =
-                |at: u64| OUTBOX_HEAD_BYTES + usize::try_from(at).expect("a capacity fits into memory");
-            let range = place(ahead)..place(end);
-            if Shared::make_present(&self.descriptor, range.clone()).is_err() {
-                // Whoever needs it will be told.
-                return;
-            }
-            self.segment.prefault(range);
-            ahead = self.ahead.fetch_max(end, Ordering::AcqRel).max(end);
+        let ahead = self.ahead.load(Ordering::Acquire);
+        let end = whole_pages(self.memory_goal(), self.capacity);
+        if end <= ahead || self.get_memory(ahead..end).is_err() {
+            // Whoever needs it will be told.
+            return;
         }
+        self.segment.prefault(place_in_segment(ahead)..place_in_segment(end));
+        self.ahead.fetch_max(end, Ordering::AcqRel);
+    }
+
+    fn get_memory(&self, range: std::ops::Range<u64>) -> std::io::Result<()> {
+        let place = place_in_segment(range.start)..place_in_segment(range.end);
+        self.segment.make_present(&self.descriptor, place)
     }
 
     fn memory_goal(&self) -> u64 {
@@ -605,7 +604,7 @@ impl Outbox {
     }
 
     fn place(&self, position: u64) -> usize {
-        OUTBOX_HEAD_BYTES + usize::try_from(position % self.capacity).expect("a capacity fits into memory")
+        place_in_segment(position % self.capacity)
     }
 
     fn write_head(
@@ -701,6 +700,17 @@ impl Outbox {
             }
         }
     }
+}
+
+/// The end of the page of memory, a large one, that a place of the ring lies in; the ring's end if that comes first.
+fn whole_pages(end: u64, capacity: u64) -> u64 {
+    let head = OUTBOX_HEAD_BYTES as u64;
+    let pages = (head + end).next_multiple_of(LARGE_PAGE_BYTES as u64);
+    (pages - head).min(capacity)
+}
+
+fn place_in_segment(at: u64) -> usize {
+    OUTBOX_HEAD_BYTES + usize::try_from(at).expect("a capacity fits into memory")
 }
 
 /// The servers that a range of a file concerns.

@@ -114,7 +114,7 @@ keys! {
         "How servers on other machines are started.";
     Log "log" "PARIO_LOG" "--log" Dynamic Text Some("warn"),
         "What servers log: off, error, warn, info, debug, trace.";
-    CacheOutbox "cache.outbox" "PARIO_CACHE_OUTBOX" "--outbox" Dynamic Size Some("8MiB"),
+    CacheOutbox "cache.outbox" "PARIO_CACHE_OUTBOX" "--outbox" Dynamic Size Some("16MiB"),
         "Memory of each client process from which servers take its writes.";
     CacheServer "cache.server" "PARIO_CACHE_SERVER" "--server-cache" Dynamic Size Some("256MiB"),
         "Memory of each server's own block cache.";
