@@ -38,19 +38,49 @@ pub(crate) fn open(comm: Comm, target: Target, mode: c_int, hints: Info, handle:
     put(handle, abi::file_null())?;
     let meeting = comm::meet(comm)?;
     let wish = OpenWish { target, amode: convert::amode(mode), wishes: Wishes::new(info::pairs(hints)?) };
-    let file = OpenFile::open(&meeting.group, &wish)?;
+    let mut made = None;
+    let file = OpenFile::open(&meeting.group, &wish, || {
+        made = Some(Made::new(comm)?);
+        Ok(())
+    })?;
     file.served().note("open");
-    let made = made_for(comm);
-    meeting.group.agree(made.as_ref().map(|_| ()).map_err(Problem::to_error))?;
-    let (shadow, members) = made?;
+    let made = made.ok_or_else(|| Problem::new(Class::Intern, "a file was opened without a handle"))?;
+    let (shadow, members) = made.keep();
     table::insert(shadow, Opened::new(file, mode, members, meeting));
     put(handle, shadow)
 }
 
-fn made_for(comm: Comm) -> Result<(File, Group)> {
-    let mut members = abi::group_none();
-    api::comm_group(comm, &raw mut members)?;
-    Ok((shadow()?, members))
+/// What the MPI library makes for an open file; given back unless it is kept.
+struct Made {
+    shadow: File,
+    members: Group,
+}
+
+impl Made {
+    fn new(comm: Comm) -> Result<Made> {
+        let mut members = abi::group_none();
+        api::comm_group(comm, &raw mut members)?;
+        match shadow() {
+            Ok(shadow) => Ok(Made { shadow, members }),
+            Err(problem) => {
+                api::group_free(&raw mut members)?;
+                Err(problem)
+            }
+        }
+    }
+
+    fn keep(self) -> (File, Group) {
+        let made = std::mem::ManuallyDrop::new(self);
+        (made.shadow, made.members)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // The open has failed, and why says more than that this did too.
+        let _ = api::group_free(&raw mut self.members);
+        let _ = api::file_close(&raw mut self.shadow);
+    }
 }
 
 /// A handle of the MPI library's own, for the null device.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use pario::group::Call;
 use pario::view::Datatype;
 use pario::{Group, GroupFile, Partition, Seek, SharedOptions};
 
@@ -27,6 +28,48 @@ pub struct OpenWish {
     pub wishes: Wishes,
 }
 
+impl OpenWish {
+    /// What a rank tells the others: which file it wants, and its hints.
+    fn told(&self, mounted: Option<&Partition>) -> Vec<u8> {
+        let path = self.target.path();
+        let name = match mounted {
+            Some(mounted) => format!("pario://{}/{}", mounted.name(), path.display()),
+            None => path.display().to_string(),
+        };
+        [name.as_bytes(), &[0], &self.wishes.to_bytes()].concat()
+    }
+}
+
+/// The file that all ranks want, and the hints of rank 0; fails on all where they want different files.
+fn agreed(all: &[Vec<u8>]) -> Result<(String, Wishes)> {
+    let parts: Vec<(&[u8], &[u8])> = all.iter().map(|told| at_zero(told)).collect();
+    if let Some(rank) = parts.iter().position(|told| told.0 != parts[0].0) {
+        let text = format!("ranks 0 and {rank} do not agree on the name of a file, and all must");
+        return Err(Problem::new(Class::NotSame, text));
+    }
+    let (name, wishes) = parts.first().copied().unwrap_or_default();
+    Ok((String::from_utf8_lossy(name).into_owned(), Wishes::from_bytes(wishes)))
+}
+
+/// What is before the first zero, and what is behind it: a path has none.
+fn at_zero(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    (&bytes[..end], bytes.get(end + 1..).unwrap_or_default())
+}
+
+/// The partition that a file is in; `None`: it is a plain one.
+fn mount(target: &Target) -> Result<Option<Partition>> {
+    match target {
+        Target::Ours { partition, .. } => partition_of(partition).map(Some),
+        Target::Plain { .. } => Ok(None),
+        Target::Theirs => Err(not_ours()),
+    }
+}
+
+fn not_ours() -> Problem {
+    Problem::new(Class::Intern, "a file of the MPI library's is opened as Pario's")
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct OpenFile {
@@ -43,29 +86,31 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
-    /// Opens together with all other ranks of the group.
-    pub fn open(group: &Arc<dyn Group>, wish: &OpenWish) -> Result<OpenFile> {
-        let OpenWish { target, amode, wishes } = wish;
+    /// Opens together with all other ranks of the group; `also` makes what else a rank needs for it, once it has the file. Ranks meet once to
+    /// see that they want the same, and then as often as opening the file takes.
+    pub fn open(
+        group: &Arc<dyn Group>,
+        wish: &OpenWish,
+        mut also: impl FnMut() -> Result<()>,
+    ) -> Result<OpenFile> {
+        let also = &mut || also().map_err(|problem| problem.to_error());
+        let (target, amode) = (&wish.target, wish.amode);
+        let mounted = amode.check().and_then(|()| mount(target));
+        let told = mounted.as_ref().map(|mounted| wish.told(mounted.as_ref())).map_err(Problem::to_error);
+        let told = told.as_deref().map_err(Clone::clone);
         let mode = format!("{amode:?}");
-        group.same("the access mode of a file", mode.as_bytes())?;
-        let ready = amode.check().and_then(|()| match target {
-            Target::Ours { partition, .. } => partition_of(partition).map(Some),
-            Target::Plain { .. } => Ok(None),
-            Target::Theirs => {
-                Err(Problem::new(Class::Intern, "a file of the MPI library's is opened as Pario's"))
-            }
-        });
-        group.agree(ready.as_ref().map(|_| ()).map_err(Problem::to_error))?;
-        let mounted = ready?;
-        let wishes = Wishes::from_bytes(&group.broadcast(0, &wishes.to_bytes())?);
-        let (file, path, name) = match (target, &mounted) {
-            (Target::Ours { path, .. }, Some(mounted)) => {
+        let alike: [(&str, &[u8]); 1] = [("the access mode of a file", mode.as_bytes())];
+        let (file, name) = match target {
+            Target::Ours { path, .. } => {
+                let (own, all) = group.duplicate_if(&alike, told)?;
+                let (name, wishes) = agreed(&all)?;
+                let Some(mounted) = mounted.as_ref().map_err(Clone::clone)? else { return Err(not_ours()) };
                 let options = mounted.options().read(amode.reads()).write(amode.writes());
                 let options = options.create(amode.create).create_new(amode.create && amode.exclusive);
-                let file = options.open_all(group, path, &wishes.hints(group.size()))?;
-                (file, path, format!("pario://{}/{}", mounted.name(), path.display()))
+                (options.open_agreed(own, path, &wishes.hints(group.size()), also)?, name)
             }
-            (Target::Plain { path, options }, _) => {
+            Target::Plain { path, options } => {
+                let (name, wishes) = agreed(&group.exchange(Call::Open, &alike, told)?)?;
                 let options = SharedOptions {
                     read: amode.reads(),
                     write: amode.writes(),
@@ -73,18 +118,18 @@ impl OpenFile {
                     create_new: amode.create && amode.exclusive,
                     ..wishes.shared(options)
                 };
-                (pario::open_shared(group, path, &options)?, path, path.display().to_string())
+                let file = pario::open_shared(group, path, &options)?;
+                group.agree(also())?;
+                (file, name)
             }
-            (Target::Ours { .. } | Target::Theirs, _) => {
-                return Err(Problem::new(Class::Intern, "a file without a partition"));
-            }
+            Target::Theirs => return Err(not_ours()),
         };
         let opened = OpenFile {
             name,
             file: RwLock::new(Some(file)),
-            partition: mounted,
-            path: path.clone(),
-            amode: *amode,
+            partition: mounted?,
+            path: target.path().to_owned(),
+            amode,
             group: Arc::clone(group),
             moving: Mutex::new(()),
             line: Pool::default(),

@@ -36,6 +36,16 @@ pub enum Target {
     Theirs,
 }
 
+impl Target {
+    /// The path in the partition, or of the plain file.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Target::Ours { path, .. } | Target::Plain { path, .. } => path,
+            Target::Theirs => Path::new(""),
+        }
+    }
+}
+
 /// Where a path that the program opens leads: with `PARIO_CACHE` plain files are Pario's affair too.
 pub fn opening_of(name: &str) -> Result<Target> {
     let target = target_of(name)?;

@@ -28,6 +28,7 @@ mod pending;
 mod pointer;
 mod read;
 mod records;
+mod sieve;
 mod stream_read;
 mod stream_write;
 mod sync;

@@ -122,6 +122,16 @@ impl OpenOptions {
         self
     }
 
+    /// Whether a file that is missing is created.
+    pub(crate) fn creates(&self) -> bool {
+        self.how.create
+    }
+
+    /// Whether it matters who of several opens first: the file is made, or cut.
+    pub(crate) fn makes_anew(&self) -> bool {
+        self.how.exclusive || self.how.truncate
+    }
+
     /// What is asked for, as bytes that others' can be compared with.
     pub(crate) fn to_bytes(&self, path: &Path) -> Vec<u8> {
         let said = (self.read, self.write, self.how, self.mode, self.striping);

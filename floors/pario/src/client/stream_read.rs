@@ -1,5 +1,5 @@
-//! Reading a range of a view's stream: from lent objects, through a mapping where pieces are small; by one message for each other
-//! server, which gathers its part; the next range is asked for before it is wanted.
+//! Reading a range of a view's stream: from lent objects, small pieces together, or through a mapping where they are read again; by one
+//! message for each other server, which gathers its part; the next range is asked for before it is wanted.
 //!
 //! Never: returns bytes beyond the file's end, or a hole as anything but zeros; maps what may be cut. Always: waits for our own
 //! records first.
@@ -12,7 +12,6 @@ use std::sync::{Arc, PoisonError};
 use pario_core::{Fault, LocalOffset, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::Concern;
-use pario_sys::piece::read_exact_or_end_at;
 use pario_view::Direction;
 
 use super::lease::Access;
@@ -20,10 +19,10 @@ use super::loans::{Loan, Wish};
 use super::locks::Guarded;
 use super::mount::Started;
 use super::open_file::OpenFile;
+use super::sieve::{self, Cost, Wanted};
 use super::stream_write::Place;
 
-/// Pieces below this size are copied out of a mapping. Making its pages present costs as much as copying them; for larger pieces a system
-/// call each is cheaper.
+/// Pieces below this size are copied out of a mapping, once it pays: making its pages present costs more than reading them.
 const MAPPED_BYTES_MAX: u64 = 4 << 10;
 /// Pieces of this size are reads of their own.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
@@ -150,18 +149,14 @@ impl StreamRead<'_> {
     fn read_lent(&self, concern: &Concern, loan: &Loan, target: &mut [u8]) -> Result<(), Fault> {
         let counters = &self.file.mount.counters;
         match loan {
-            Loan::Descriptor(descriptor) if self.maps(concern) => {
+            Loan::Descriptor(descriptor) if self.maps(concern) && self.is_read_again(descriptor)? => {
                 self.read_mapped(concern, descriptor, target)?;
                 counters.mapped_reads.fetch_add(1, Ordering::Relaxed);
                 counters.mapped_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
             }
             Loan::Descriptor(descriptor) => {
-                self.each(concern.server, target, |local, part| {
-                    let count = read_exact_or_end_at(descriptor.as_fd(), part, local.0)?;
-                    part[count..].fill(0);
-                    counters.direct_reads.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                })?;
+                let cost = self.read_sieved(concern.server, descriptor, target)?;
+                counters.direct_reads.fetch_add(cost.calls, Ordering::Relaxed);
                 counters.direct_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
             }
             Loan::Absent | Loan::Refused => self.each(concern.server, target, |_, part| {
@@ -181,6 +176,34 @@ impl StreamRead<'_> {
         let Some(span) = self.place.span() else { return false };
         let here = (span.end - span.start) / u64::from(self.file.layout.count());
         here <= concern.bytes.saturating_mul(MAPPED_SPAN_MAX)
+    }
+
+    /// Whether this process has read as much of an object by calls as there is of it.
+    fn is_read_again(&self, descriptor: &Arc<OwnedFd>) -> Result<bool, Fault> {
+        let again = self.file.mount.windows.is_worth(descriptor);
+        again.map_err(|error| Fault::from_io(&error, "looking at a lent object"))
+    }
+
+    fn read_sieved(
+        &self,
+        server: ServerIndex,
+        descriptor: &Arc<OwnedFd>,
+        target: &mut [u8],
+    ) -> Result<Cost, Fault> {
+        let start = self.place.stream.start;
+        let parts = self.place.view.view().on_server(&self.file.layout, server, self.place.stream.clone());
+        let wanted = parts.map(|part| {
+            let at = usize::try_from(part.stream_offset - start).expect("inside the caller's memory");
+            let bytes = usize::try_from(part.bytes).expect("inside the caller's memory");
+            Wanted { at: part.local.0, place: at..at + bytes }
+        });
+        let cost = sieve::read(descriptor.as_fd(), wanted, target).map_err(|error| {
+            let stream = &self.place.stream;
+            let doing = format!("reading bytes {stream:?} of a view from server {server}");
+            Fault::from_io(&error, doing)
+        })?;
+        self.file.mount.windows.note_read(descriptor, cost.bytes);
+        Ok(cost)
     }
 
     fn read_mapped(

@@ -1,7 +1,8 @@
-//! Lent objects as memory, for reading small pieces without a system call each.
+//! Lent objects as memory, for reading small pieces without a system call.
 //!
-//! A window is kept for a while after its file is closed or its lease is gone: making the pages of an object present costs as much
-//! as copying them. It is used again only under a new loan of the same object that is not shorter than it was.
+//! Making the pages of an object present costs more than reading them once. So a window pays for an object that is read again and again: one
+//! is made when as much of it was read by calls as there is, and kept for a while after its file is closed or its lease is gone. It is
+//! used again only under a new loan of the same object that is not shorter than it was.
 //!
 //! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
 //! seconds, and at the next look if its object was removed, since it holds on to the space and memory of it.
@@ -68,9 +69,18 @@ impl Window {
     }
 }
 
-/// The windows of a mount.
+/// The windows of a mount, and what was read of objects that have none.
 #[derive(Default)]
-pub(super) struct Windows(Mutex<Vec<Kept>>);
+pub(super) struct Windows {
+    kept: Mutex<Vec<Kept>>,
+    read: Mutex<Vec<Read>>,
+}
+
+/// What was read of an object by calls.
+struct Read {
+    of: FileIdentity,
+    bytes: u64,
+}
 
 struct Kept {
     of: FileIdentity,
@@ -110,6 +120,31 @@ impl Windows {
         Ok(window)
     }
 
+    /// Whether a window onto a lent object pays: there is one, or as much of the object was read without one as there is.
+    pub(super) fn is_worth(&self, descriptor: &Arc<OwnedFd>) -> std::io::Result<bool> {
+        let (of, length) = FileIdentity::of(descriptor.as_fd())?;
+        let read = self.reads().iter().find(|read| read.of == of).map_or(0, |read| read.bytes);
+        Ok(length <= read || self.lock().iter().any(|one| one.of == of))
+    }
+
+    /// So many bytes of an object were read by calls.
+    pub(super) fn note_read(&self, descriptor: &Arc<OwnedFd>, bytes: u64) {
+        // Who cannot be told from others is not counted.
+        let Ok((of, _)) = FileIdentity::of(descriptor.as_fd()) else { return };
+        let mut reads = self.reads();
+        // The one that was read last is the last.
+        let before = reads.iter().position(|read| read.of == of).map(|at| reads.remove(at));
+        if reads.len() == KEPT_MAX {
+            reads.remove(0);
+        }
+        let bytes = before.map_or(0, |read| read.bytes).saturating_add(bytes);
+        reads.push(Read { of, bytes });
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Lets go of those that nobody has used for a while, or whose object is gone; whether idle ones are left.
     pub(super) fn forget_idle(&self, now: Nanos) -> bool {
         let mut kept = self.lock();
@@ -122,7 +157,7 @@ impl Windows {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -213,6 +248,24 @@ mod tests {
         drop(memory);
         assert!(windows.forget_idle(at(1)));
         assert!(window.upgrade().is_some());
+    }
+
+    #[test]
+    fn a_window_pays_when_as_much_was_read_as_there_is() {
+        let windows = Windows::default();
+        let (one, other) = (object(&[1; 1000]), object(&[1; 1000]));
+        assert!(!windows.is_worth(&one).unwrap());
+        windows.note_read(&one, 600);
+        assert!(!windows.is_worth(&one).unwrap());
+        windows.note_read(&one, 400);
+        assert!(windows.is_worth(&one).unwrap());
+        assert!(!windows.is_worth(&other).unwrap());
+        // One that there is costs nothing.
+        let _window = windows.open(&other, 1000, at(1)).unwrap();
+        assert!(windows.is_worth(&other).unwrap());
+        let more: Vec<Arc<OwnedFd>> = (0..KEPT_MAX).map(|_| object(&[1])).collect();
+        more.iter().for_each(|object| windows.note_read(object, 1));
+        assert_eq!(windows.reads().len(), KEPT_MAX);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! A file that a group opened together.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault, FileAttr, Layout};
@@ -12,10 +11,11 @@ use super::client_directed::ClientDirected;
 use super::hints::Hints;
 use super::illegal;
 use super::manner::{Manner, Manners};
+use super::opening::GroupFacts;
 use super::report::{self, Faults};
 use super::requests::Line;
 use super::two_phase::{TwoPhase, TwoPhaseCounts};
-use crate::client::{Counts, File, Kind, NumberedView, OpenOptions, Pending, Place, Pointer, Source};
+use crate::client::{Counts, File, Kind, NumberedView, Pending, Place, Pointer, Source};
 use crate::cooperative::{Above, Placement};
 use crate::error::Result;
 use crate::group::{Call, Group};
@@ -70,17 +70,6 @@ pub(super) struct Inner {
     pub(super) facts: GroupFacts,
 }
 
-/// What all members of a group know alike of a file, since it was opened.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GroupFacts {
-    /// All share memory with all servers of the file.
-    servers_near: bool,
-    /// All share memory with the manager.
-    pub(super) manager_near: bool,
-    /// This opening of the file, told from all others.
-    pub(super) opening: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) view: Arc<NumberedView>,
@@ -99,49 +88,6 @@ pub enum Seek {
     End(i64),
 }
 
-impl OpenOptions {
-    /// Opens a file together with all other members of `group`; all must say the same.
-    pub fn open_all(
-        &self,
-        group: &Arc<dyn Group>,
-        path: impl AsRef<Path>,
-        hints: &Hints,
-    ) -> Result<GroupFile> {
-        let path = path.as_ref();
-        let group = group.duplicate()?;
-        group.same_in(
-            Call::Open,
-            "the path, mode and hints of a file",
-            &[self.to_bytes(path), hints.to_bytes()].concat(),
-        )?;
-        let mut options = self.clone();
-        if let Some(server) = hints.tied_server {
-            let tied = options.tied_to(server);
-            group.agree(tied.as_ref().map(|_| ()).map_err(Clone::clone))?;
-            options = tied?;
-        }
-        if let Some(bytes) = hints.stripe_bytes {
-            options = options.stripe_bytes(bytes);
-        }
-        if let Some(count) = hints.stripe_count {
-            options = options.stripe_count(count);
-        }
-        // One creates or cuts it; the others find it made.
-        let mut mine = if group.rank() == 0 { Some(options.open(path)) } else { None };
-        group.agree(mine.as_ref().map_or(Ok(()), |file| file.as_ref().map(|_| ()).map_err(Clone::clone)))?;
-        let file = match mine.take() {
-            Some(file) => file,
-            None => options.create_new(false).truncate(false).open(path),
-        };
-        group.agree(file.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let file = file?;
-        let here = group.node_of(group.rank());
-        let near = (0..group.size()).filter(|rank| group.node_of(*rank) == here).count();
-        file.join_group(group.rank(), near, group.size());
-        GroupFile::of(group, file, hints, None)
-    }
-}
-
 impl GroupFile {
     /// A file that every member of the group has opened; collective.
     pub(crate) fn of(
@@ -150,7 +96,17 @@ impl GroupFile {
         hints: &Hints,
         plain: Option<Above>,
     ) -> Result<GroupFile> {
-        let facts = GroupFacts::find(&group, &file)?;
+        let facts = GroupFacts::find(&*group, &file)?;
+        GroupFile::with_facts(group, (file, facts), hints, plain)
+    }
+
+    /// The same where what all members know alike is known.
+    pub(super) fn with_facts(
+        group: Arc<dyn Group>,
+        (file, facts): (File, GroupFacts),
+        hints: &Hints,
+        plain: Option<Above>,
+    ) -> Result<GroupFile> {
         let choice = choose_for(&group, &file, hints, facts);
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
         if plain.is_none() && choice.method == Method::ServerDirected && !file.is_writable() {
@@ -192,22 +148,6 @@ fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints, facts: GroupFa
         ranks: group.size(),
         nodes,
     })
-}
-
-impl GroupFacts {
-    /// Members tell each other; the first one's number names the opening.
-    fn find(group: &Arc<dyn Group>, file: &File) -> Result<GroupFacts> {
-        let near = file.servers_near().and_then(|servers| Ok((servers, file.manager_near()?)));
-        group.agree(near.as_ref().map(|_| ()).map_err(Clone::clone))?;
-        let (servers, manager) = near?;
-        let mine = [u8::from(servers), u8::from(manager)];
-        let number = pario_net::greeting::random_number().to_le_bytes();
-        let all = group.collect(Call::Reduce, &[&mine[..], &number[..]].concat())?;
-        let all_near = |at: usize| all.iter().all(|told| told.get(at) == Some(&1));
-        let number =
-            all.first().and_then(|told| told.get(2..)?.try_into().ok()).map_or(1, u64::from_le_bytes);
-        Ok(GroupFacts { servers_near: all_near(0), manager_near: all_near(1), opening: number.max(1) })
-    }
 }
 
 impl GroupFile {

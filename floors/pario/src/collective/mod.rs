@@ -15,6 +15,7 @@ mod elements;
 mod file;
 mod hints;
 mod manner;
+mod opening;
 mod report;
 mod requests;
 #[cfg(test)]

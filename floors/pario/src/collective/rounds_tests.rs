@@ -8,8 +8,9 @@ use pario_view::Datatype;
 
 use super::{GroupFile, Hints, Seek};
 use crate::Partition;
+use crate::client::OpenOptions;
 use crate::error::Result;
-use crate::group::{Call, Group, threads};
+use crate::group::{Agreed, Call, Group, threads};
 
 /// A member that counts the rounds it takes part in, of its duplicates too.
 #[derive(Debug)]
@@ -48,6 +49,12 @@ impl Group for Counted {
         self.rounds.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(Counted { group: self.group.duplicate()?, rounds: Arc::clone(&self.rounds) }))
     }
+
+    fn duplicate_if(&self, alike: &[(&str, &[u8])], mine: Result<&[u8]>) -> Result<Agreed> {
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        let (group, all) = self.group.duplicate_if(alike, mine)?;
+        Ok((Arc::new(Counted { group, rounds: Arc::clone(&self.rounds) }), all))
+    }
 }
 
 /// Runs three members, each with a file that all opened together.
@@ -85,6 +92,35 @@ fn members_meet_once_for_a_view_and_twice_for_a_length() {
         assert_eq!(rounds(), 1);
         file.set_atomicity(true).unwrap();
         assert_eq!(rounds(), 2, "their views are compared");
+    });
+}
+
+/// Opens it once more, as options say; returns how often members met for that.
+fn opened_again(file: &GroupFile, path: &str, exclusive: bool) -> (Result<GroupFile>, usize) {
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let group: Arc<dyn Group> =
+        Arc::new(Counted { group: Arc::clone(file.group()), rounds: Arc::clone(&rounds) });
+    let options =
+        OpenOptions::new(file.inner.file.mount()).create(true).create_new(exclusive).read(true).write(true);
+    let opened = options.open_all(&group, path, &Hints::default());
+    (opened, rounds.load(Ordering::Relaxed))
+}
+
+#[test]
+fn members_meet_twice_to_open_what_is_there_and_three_times_to_make_it() {
+    each(|file, _| {
+        let (again, rounds) = opened_again(file, "field", false);
+        again.unwrap().close().unwrap();
+        assert_eq!(rounds, 2);
+        let (made, rounds) = opened_again(file, "other", true);
+        made.unwrap().close().unwrap();
+        assert_eq!(rounds, 3);
+        // Who is there before the first member has made it tries again.
+        let (made, rounds) = opened_again(file, "third", false);
+        made.unwrap().close().unwrap();
+        assert!((2..=3).contains(&rounds), "{rounds} rounds");
+        let (refused, _) = opened_again(file, "other", true);
+        assert_eq!(refused.unwrap_err().code(), Code::Exists);
     });
 }
 

@@ -15,10 +15,10 @@ use std::os::fd::AsFd;
 use super::call::Call;
 use super::invitation::Invitation;
 use super::listening::Listening;
-use super::meeting::{Ended, FIRST_CHANNEL};
+use super::meeting::{Ended, FIRST_CHANNEL, Round};
 use super::threads::left_already;
 use super::wire::{Answer, Fed, Inbox, JOIN_BYTES_MAX, Word, bring_head, send_all};
-use super::{Group, check_part, nodes};
+use super::{Agreed, Group, check_part, nodes, said};
 use crate::error::{Error, Result};
 
 /// A member of a group of local processes. It leaves in order when its last handle is dropped; a process that ends without that
@@ -77,6 +77,16 @@ impl LocalGroup {
             }
         };
         member.listening.wait(self.channel)
+    }
+}
+
+impl LocalGroup {
+    /// The duplicate that a round made.
+    fn made_in(&self, round: &Round) -> Result<Arc<dyn Group>> {
+        let made = || Fault::new(Code::Protocol, "the hub of the group makes no duplicate");
+        let channel = round.made.ok_or_else(made)?;
+        let member = Arc::clone(&self.member);
+        Ok(Arc::new(LocalGroup { member, channel, turn: Mutex::new(()) }))
     }
 }
 
@@ -180,10 +190,14 @@ impl Group for LocalGroup {
 
     fn duplicate(&self) -> Result<Arc<dyn Group>> {
         let round = self.meet(Call::Duplicate, &[])?;
-        let made = || Fault::new(Code::Protocol, "the hub of the group makes no duplicate");
-        let channel = round.made.ok_or_else(made)?;
-        let member = Arc::clone(&self.member);
-        Ok(Arc::new(LocalGroup { member, channel, turn: Mutex::new(()) }))
+        self.made_in(&round)
+    }
+
+    fn duplicate_if(&self, alike: &[(&str, &[u8])], mine: Result<&[u8]>) -> Result<Agreed> {
+        let round = self.meet(Call::Duplicate, &said::exchange(alike, &mine))?;
+        // Left again where they do not agree.
+        let own = self.made_in(&round)?;
+        Ok((own, said::exchanged(&round.parts, alike, mine)?))
     }
 
     fn leave(&self) {

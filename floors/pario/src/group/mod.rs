@@ -14,6 +14,7 @@ mod listening;
 mod local;
 mod meeting;
 mod nodes;
+mod said;
 mod share;
 mod star;
 mod threads;
@@ -29,6 +30,7 @@ pub use self::hub::Hub;
 pub use self::invitation::{GROUP_VARIABLE, Invitation, RANK_VARIABLE, SIZE_VARIABLE, TOKEN_VARIABLE};
 pub use self::local::{LocalGroup, current, from_env};
 pub use self::nodes::{NODE_VARIABLE, own_node};
+use self::said::{differs, disagree, error_bytes, error_of, heard, not_same, said, things};
 pub use self::share::{SHARED_NAME, create_shared, share};
 pub use self::star::Star;
 pub use self::threads::{ThreadGroup, threads, threads_on};
@@ -44,6 +46,9 @@ pub enum Reduce {
     /// The largest.
     Max,
 }
+
+/// A duplicate of a group whose members agree, and what each of them has, in the order of ranks.
+pub type Agreed = (Arc<dyn Group>, Vec<Vec<u8>>);
 
 /// See the module. Every method but `rank`, `size`, `node_of`, `check`, `family` and `leave` is collective: all members call it, in the same order.
 pub trait Group: std::fmt::Debug + Send + Sync {
@@ -154,6 +159,20 @@ pub trait Group: std::fmt::Debug + Send + Sync {
             Some(rank) => Err(not_same(0, rank, differs(list, others[0], others[rank]))),
         }
     }
+
+    /// Every member gives what all must have alike, each thing with its name, and what it has itself or the error that keeps it from that;
+    /// one round. Fails on all members where things are not alike, or else where a member has an error; returns what each has, in the order
+    /// of ranks.
+    fn exchange(&self, call: Call, alike: &[(&str, &[u8])], mine: Result<&[u8]>) -> Result<Vec<Vec<u8>>> {
+        let all = self.collect(call, &said::exchange(alike, &mine))?;
+        said::exchanged(&all, alike, mine)
+    }
+
+    /// [`Group::exchange`] and, if all agree, [`Group::duplicate`]; one round where a group can do both at once.
+    fn duplicate_if(&self, alike: &[(&str, &[u8])], mine: Result<&[u8]>) -> Result<Agreed> {
+        let all = self.exchange(Call::Open, alike, mine)?;
+        Ok((self.duplicate()?, all))
+    }
 }
 
 /// What rank `root` of a group finds out, for everyone: its bytes, or its error; one round.
@@ -169,70 +188,6 @@ pub(crate) fn decide(
         Some(mine) => mine,
         None => heard(root, &told).map(<[u8]>::to_vec),
     }
-}
-
-fn not_same(one: usize, other: usize, what: &str) -> crate::error::Error {
-    Fault::new(Code::NotSame, format!("ranks {one} and {other} do not agree on {what}, and all must")).into()
-}
-
-/// What a member has for the others: its bytes, or its error.
-fn said(mine: std::result::Result<&[u8], &crate::error::Error>) -> Vec<u8> {
-    match mine {
-        Ok(bytes) => [&[FINE][..], bytes].concat(),
-        Err(error) => [&[FAILED][..], &error_bytes(error)].concat(),
-    }
-}
-
-/// What a member said.
-fn heard(rank: usize, bytes: &[u8]) -> Result<&[u8]> {
-    match bytes.split_first() {
-        Some((&FINE, rest)) => Ok(rest),
-        Some((&FAILED, rest)) => Err(error_of(rank, rest)),
-        Some(_) | None => Err(disagree("bytes or an error")),
-    }
-}
-
-/// Things that all must have alike, each behind its length.
-fn things(list: &[(&str, &[u8])]) -> Vec<u8> {
-    let one = |bytes: &[u8]| [&(bytes.len() as u64).to_le_bytes()[..], bytes].concat();
-    list.iter().flat_map(|(_, bytes)| one(bytes)).collect()
-}
-
-/// The name of the first thing that two members have not alike; they differ somewhere.
-fn differs<'a>(list: &[(&'a str, &[u8])], mut one: &[u8], mut other: &[u8]) -> &'a str {
-    for (name, _) in list {
-        let ((mine, rest), (theirs, behind)) = (first_thing(one), first_thing(other));
-        if mine != theirs {
-            return name;
-        }
-        (one, other) = (rest, behind);
-    }
-    // One of them has more things than we know of.
-    list.last().map_or("what belongs to the call", |last| last.0)
-}
-
-/// The first of several things, and what is behind it.
-fn first_thing(bytes: &[u8]) -> (&[u8], &[u8]) {
-    let Some((length, rest)) = bytes.split_first_chunk() else { return (bytes, &[]) };
-    let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
-    rest.split_at_checked(length).unwrap_or((rest, &[]))
-}
-
-const FINE: u8 = 0;
-const FAILED: u8 = 1;
-
-/// A member's error for the others: its code, then its sentence.
-fn error_bytes(error: &crate::error::Error) -> Vec<u8> {
-    let code = error.code() as u16;
-    [&code.to_le_bytes()[..], error.to_string().as_bytes()].concat()
-}
-
-/// The error of another member.
-fn error_of(rank: usize, bytes: &[u8]) -> crate::error::Error {
-    let (code, text) = bytes.split_at(bytes.len().min(2));
-    let code = code.try_into().ok().and_then(|code| Code::from_number(u16::from_le_bytes(code)));
-    let text = String::from_utf8_lossy(text);
-    Fault::new(code.unwrap_or(Code::Invalid), format!("rank {rank}: {text}")).into()
 }
 
 fn join(before: u64, next: u64, how: Reduce) -> Result<u64> {
@@ -256,9 +211,4 @@ fn check_part(bytes: &[u8]) -> std::result::Result<Vec<u8>, String> {
 
 fn no_member(rank: usize, size: usize) -> crate::error::Error {
     Fault::new(Code::Invalid, format!("a group of {size} has no rank {rank}")).into()
-}
-
-fn disagree(what: &str) -> crate::error::Error {
-    let text = format!("members of a group call different collectives: {what} was expected");
-    Fault::new(Code::NotSame, text).into()
 }

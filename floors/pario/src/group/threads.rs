@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use pario_core::{Code, Fault};
 
 use super::call::Call;
-use super::meeting::{Ended, FIRST_CHANNEL, MEMBERS_MAX, Meeting, PART_BYTES_MAX, Told};
-use super::{Group, check_part};
+use super::meeting::{Ended, FIRST_CHANNEL, MEMBERS_MAX, Meeting, PART_BYTES_MAX, Round, Told};
+use super::{Agreed, Group, check_part, said};
 use crate::error::Result;
 
 /// One member of a group of threads. Made by [`threads`]; give one to each thread.
@@ -133,6 +133,12 @@ impl ThreadGroup {
         ThreadGroup { member, channel, turn: Mutex::new(()) }
     }
 
+    /// The duplicate that a round made.
+    fn made_in(&self, round: &Round) -> Result<Arc<dyn Group>> {
+        let channel = round.made.ok_or_else(|| Fault::new(Code::Protocol, "a duplicate has no channel"))?;
+        Ok(Arc::new(ThreadGroup::handle(Arc::clone(&self.member), channel)))
+    }
+
     /// One round.
     fn meet(&self, call: Call, bytes: &[u8]) -> Ended {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,8 +195,14 @@ impl Group for ThreadGroup {
 
     fn duplicate(&self) -> Result<Arc<dyn Group>> {
         let round = self.meet(Call::Duplicate, &[])?;
-        let channel = round.made.ok_or_else(|| Fault::new(Code::Protocol, "a duplicate has no channel"))?;
-        Ok(Arc::new(ThreadGroup::handle(Arc::clone(&self.member), channel)))
+        self.made_in(&round)
+    }
+
+    fn duplicate_if(&self, alike: &[(&str, &[u8])], mine: Result<&[u8]>) -> Result<Agreed> {
+        let round = self.meet(Call::Duplicate, &said::exchange(alike, &mine))?;
+        // Left again where they do not agree.
+        let own = self.made_in(&round)?;
+        Ok((own, said::exchanged(&round.parts, alike, mine)?))
     }
 
     fn leave(&self) {
