@@ -89,12 +89,17 @@ fn share(bytes: u64, aggregators: usize) -> u64 {
     bytes.div_ceil(aggregators as u64).max(1)
 }
 
-/// How many aggregators there are if nobody said: on each node as many as it has ranks, but no more than it has processors,
-/// since merging and writing is work for a processor. `processors` is what each rank sees.
+/// A file system lets one process at a time write to a file: while it does, another one on the same processor merges.
+const AGGREGATORS_PER_PROCESSOR: usize = 2;
+
+/// How many aggregators there are if nobody said: on each node as many as it has ranks, but no more than keep its processors at work.
+/// `processors` is what each rank sees.
 pub(super) fn default_aggregators(nodes: &[usize], processors: &[usize]) -> usize {
     let count = nodes.iter().max().map_or(0, |last| last + 1);
     let on = |node: usize| nodes.iter().zip(processors).filter(move |(other, _)| **other == node);
-    let wanted = |node| on(node).count().min(on(node).map(|(_, seen)| *seen).min().unwrap_or(1).max(1));
+    let kept_at_work =
+        |node| AGGREGATORS_PER_PROCESSOR * on(node).map(|(_, seen)| *seen).min().unwrap_or(1).max(1);
+    let wanted = |node| on(node).count().min(kept_at_work(node));
     (0..count).map(wanted).sum()
 }
 

@@ -53,9 +53,9 @@ fn aggregators_are_spread_over_nodes() {
     assert_eq!(choose_aggregators(&[0, 0, 1, 1], 3), [0, 1, 2]);
     assert_eq!(choose_aggregators(&[0, 1, 0, 2], 9), [0, 1, 2, 3]);
     assert_eq!(choose_aggregators(&[0], 0), [0]);
-    assert_eq!(default_aggregators(&[0, 0, 0, 0], &[2, 2, 2, 2]), 2);
+    assert_eq!(default_aggregators(&[0; 6], &[2; 6]), 4, "two for each processor");
     assert_eq!(default_aggregators(&[0, 0, 1], &[8, 8, 4]), 3);
-    assert_eq!(default_aggregators(&[0, 1, 1], &[0, 1, 8]), 2, "at least one of each node");
+    assert_eq!(default_aggregators(&[0, 1, 1, 1], &[0, 1, 8, 8]), 3, "at least one of each node");
 }
 
 proptest! {
