@@ -233,6 +233,11 @@ impl File {
         self.inner.file.get_ready_to_read();
     }
 
+    /// It is about to be written, by several processes.
+    pub(crate) fn get_ready_to_write(&self) {
+        self.inner.file.get_ready_to_write();
+    }
+
     /// Whether the handle may write.
     pub(crate) fn is_writable(&self) -> bool {
         self.inner.write

@@ -4,6 +4,7 @@
 //! file, and what is known not to exist to one lease.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use pario_core::{Clock, Fault, Generation, ServerIndex};
@@ -125,6 +126,20 @@ impl OpenFile {
         // Whoever wants the lease back does not wait for servers that lend.
         drop(access);
         self.borrow_together(self.servers_in_turn(), wish);
+    }
+
+    /// A file that has no byte yet is about to be written by the members of a group: the lease is at hand then, and the servers know the
+    /// outbox. Not where it has so many servers that most are not concerned, or where somebody else has it.
+    pub(super) fn get_ready_to_write(self: &Arc<Self>) {
+        if READY_SERVERS_MAX < self.layout.count() || self.size.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        self.get_ready(Want::Write {});
+        if let Some(access) = self.access_if_held(Want::Write {}) {
+            // Whoever wants the lease back does not wait for servers.
+            drop(access);
+            self.mount.introduce(self.servers_in_turn());
+        }
     }
 
     fn lend(&self, wish: Wish) -> Request {

@@ -109,8 +109,12 @@ impl GroupFile {
     ) -> Result<GroupFile> {
         let choice = choose_for(&group, &file, hints, facts);
         report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
-        if plain.is_none() && choice.method == Method::ServerDirected && !file.is_writable() {
-            file.get_ready_to_read();
+        if plain.is_none() && choice.method == Method::ServerDirected {
+            match file.is_writable() {
+                true if 1 < group.size() => file.get_ready_to_write(),
+                true => {}
+                false => file.get_ready_to_read(),
+            }
         }
         let whole = file.number_view(View::whole())?;
         let state = State { view: Arc::clone(&whole), pointer: 0 };
