@@ -479,7 +479,8 @@ pub enum Request {
         /// Block and number.
         blocks: Vec<(u64, u64)>,
     },
-    /// Server to server: bytes of blocks that the asked server owns. Answer: `Data` with all of them, or `NotMine`.
+    /// Server to server: bytes of blocks that the asked server owns. Answer: `Data` with all of them, or `NotMine`; as they are at one
+    /// moment: `Moment` with all of them, `NotMine`, or `NotNow`.
     VisitRead {
         /// Of which.
         object: ObjectId,
@@ -489,6 +490,35 @@ pub enum Request {
         bytes: u32,
         /// Their home said just now that it owns them.
         told: bool,
+        /// As they are at one moment.
+        at_once: bool,
+    },
+    /// Server to server: whether blocks that the asked server owns have not been written since they were read. Answer: `Done`, or `NotNow`.
+    VisitStill {
+        /// Of which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
+        /// So many.
+        bytes: u32,
+        /// The sum of their stamps, as they were read.
+        stamp: u64,
+    },
+    /// Bytes of a file whose blocks have no fixed place, as they are at one moment. Answer: `Data`, or `NotNow`: only a lock helps.
+    ReadAtOnce {
+        /// Of which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
+        /// So many.
+        bytes: u32,
+    },
+    /// Bytes for an object, behind the body: all that a call writes, so that readers see all of it or nothing. Answer: `Done`.
+    WriteAtOnce {
+        /// To which.
+        object: ObjectId,
+        /// From where.
+        at: LocalOffset,
     },
     /// Server to server: bytes for blocks that the asked server owns, behind the body. Answer: `Done`, or `NotMine`.
     VisitWrite {
@@ -597,11 +627,14 @@ encode_enum!(Request {
     41 => Shutdown { destroy },
     43 => Claim { server, inode, block_bytes, blocks },
     44 => GiveBack { server, inode, blocks },
-    45 => VisitRead { object, at, bytes, told },
+    45 => VisitRead { object, at, bytes, told, at_once },
     46 => VisitWrite { object, at, told },
     47 => Pass { server, to, inode, blocks },
     48 => VisitTake { object, at, blocks, to, syncs, of, told },
     49 => AcquireFree { inode, want, party },
+    50 => VisitStill { object, at, bytes, stamp },
+    51 => ReadAtOnce { object, at, bytes },
+    52 => WriteAtOnce { object, at },
 });
 
 /// A server's answer to a [`Request`].
@@ -702,6 +735,11 @@ pub enum Reply {
     },
     /// The server does not own the blocks, or not any more: their home knows.
     NotMine {},
+    /// Bytes of blocks as they were at one moment, behind the body.
+    Moment {
+        /// The sum of the blocks' stamps.
+        stamp: u64,
+    },
     /// How far a whole file reaches, from a server whose part says nothing of it.
     FileLength {
         /// In bytes.
@@ -732,6 +770,7 @@ encode_enum!(Reply {
     20 => NotMine {},
     21 => FileLength { bytes },
     22 => NotNow {},
+    23 => Moment { stamp },
 });
 
 /// What a server tells a client unasked.

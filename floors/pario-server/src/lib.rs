@@ -28,5 +28,5 @@ pub use desk::SchedulerSpec;
 /// What a server stands on, for those who embed one above something of their own.
 pub use pario_store as store;
 pub use peers::Connect;
-pub use service::{Ending, NamesSpec, Server, ServerSpec, Taking};
+pub use service::{Ending, NamesSpec, Near, Server, ServerSpec, Taking};
 pub use take::LivesSpec;

@@ -66,7 +66,11 @@ fn valid_requests() -> Vec<Request> {
         Request::ListInodes { after: InodeId(0), limit: 5 },
         Request::Claim { server: ServerIndex(1), inode, block_bytes: 4096, blocks: vec![(1, 0), (2, 7)] },
         Request::GiveBack { server: ServerIndex(1), inode, blocks: vec![(1, 1)] },
-        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true },
+        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true, at_once: false },
+        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true, at_once: true },
+        Request::VisitStill { object: object(2), at: LocalOffset(0), bytes: 100, stamp: 7 },
+        Request::ReadAtOnce { object: object(2), at: LocalOffset(0), bytes: 100 },
+        Request::WriteAtOnce { object: object(2), at: LocalOffset(0) },
         Request::VisitWrite { object: object(2), at: LocalOffset(0), told: false },
         Request::Pass { server: ServerIndex(1), to: ServerIndex(2), inode, blocks: vec![(1, 1)] },
         Request::VisitTake {

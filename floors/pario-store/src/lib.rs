@@ -52,7 +52,7 @@ pub use faulty::Faulty;
 pub use files::FilesStore;
 pub use memory::MemoryStore;
 pub use memory_disk::MemoryDisk;
-pub use places::{Answer, Claim, Companions, GiveBack, Grant, Pass, Places, Take, Taken, Visit};
+pub use places::{Answer, Claim, Companions, GiveBack, Grant, Pass, Places, Take, Taken, Visit, Visited};
 pub use real_disk::RealDisk;
 pub use recording::RecordingDisk;
 pub use shared_file::{CacheStats, SharedFileStore};

@@ -117,7 +117,18 @@ pub struct Visit {
     pub told: bool,
 }
 
-/// What a store answers to other servers of its kind.
+/// What came of a read at an owner that must be as it was at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Visited {
+    /// It is; the sum of the blocks' stamps, which is another one as soon as any is written again or leaves.
+    Found(u64),
+    /// The server is not the owner.
+    NotMine,
+    /// Somebody is writing some of it.
+    NotNow,
+}
+
+/// What a store answers to other servers of its kind, and to clients about blocks without a fixed place.
 pub trait Places {
     /// Bytes of the file's blocks, if they have no fixed place, so that an access may have to wait for another server.
     fn block_bytes(&self, inode: InodeId) -> Option<u64>;
@@ -141,6 +152,24 @@ pub trait Places {
 
     /// Fills `target`, if this server owns all of its blocks; false if not. Never waits for a server that may wait for this one.
     fn visit_read(&self, visit: Visit, target: &mut [u8]) -> Result<bool, StoreError>;
+
+    /// The same, as it is at one moment; where somebody works on a block it says so, and waits for nobody.
+    fn visit_at_once(&self, visit: Visit, target: &mut [u8]) -> Result<Visited, StoreError>;
+
+    /// Whether the blocks of so many bytes have stamps of that sum still. Never waits.
+    fn is_still(&self, visit: Visit, bytes: u64, stamp: u64) -> bool;
+
+    /// Fills `target` for a client with what was there at one moment, whosever the blocks are; false: too much changes meanwhile. Nobody
+    /// writes the same bytes but by [`Places::write_at_once`].
+    fn read_at_once(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<bool, StoreError>;
+
+    /// Overwrites whole blocks for a client so that readers at one moment, and other such writes, come before all of it or behind.
+    fn write_at_once(
+        &self,
+        object: ObjectId,
+        at: LocalOffset,
+        pieces: &[Piece<'_>],
+    ) -> Result<(), StoreError>;
 
     /// Writes the pieces, if this server owns all of their blocks; false if not.
     fn visit_write(&self, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, StoreError>;
@@ -174,6 +203,23 @@ pub trait Companions: Send + Sync + std::fmt::Debug {
         visit: Visit,
         target: &'a mut [u8],
     ) -> Result<Answer<'a, bool>, Fault>;
+
+    /// The same as it is at one moment: see [`Places::visit_at_once`].
+    fn read_at_once<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, Visited>, Fault>;
+
+    /// Asks an owner: see [`Places::is_still`].
+    fn is_still(
+        &self,
+        owner: ServerIndex,
+        visit: Visit,
+        bytes: u64,
+        stamp: u64,
+    ) -> Result<Answer<'_, bool>, Fault>;
 
     /// Writes at an owner: see [`Places::visit_write`].
     fn write(&self, owner: ServerIndex, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, Fault>;

@@ -180,8 +180,8 @@ fn whoever_overwrites_blocks_has_them_and_no_byte_of_them_travels() {
         let own = stats(&file);
         assert_eq!((own.forwards, own.visits), (0, 0), "no byte was sent to or by another server: {own:?}");
         assert_eq!((own.plain_reads, own.plain_writes), (0, 0), "{own:?}");
-        // Eight turns of nine took over four blocks from one server.
-        assert!(own.takes <= 3 * 2 && own.passed_on <= 3 * BLOCKS, "{own:?}");
+        // Eight turns of nine took over four blocks from one server; who remembers an earlier one asks again, in runs where some homes have not heard yet.
+        assert!(own.takes <= 3 * (1 + BLOCKS) && own.passed_on <= 3 * BLOCKS, "{own:?}");
         let passed = group.allgather(&own.passed_on.to_le_bytes()).unwrap();
         let total: u64 = passed.iter().map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())).sum();
         assert_eq!(total, 8 * BLOCKS);
@@ -196,6 +196,46 @@ fn whoever_overwrites_blocks_has_them_and_no_byte_of_them_travels() {
     let mut expected = pattern(bytes, 8);
     expected[4106..4206].copy_from_slice(&pattern(100, 99));
     assert!(std::fs::read(&path).unwrap() == expected);
+}
+
+#[test]
+fn windows_that_all_change_in_turn_cost_no_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let nodes: Vec<usize> = (0..6).map(|rank| rank % 3).collect();
+    let bytes = usize::try_from(2 * BLOCK).unwrap();
+    with_group(&nodes, |group| {
+        let file = open_shared(&group, &path, &last_writer(64)).unwrap();
+        let rank = group.rank() as u64;
+        let slide = |rounds: std::ops::Range<u64>| {
+            for round in rounds {
+                let at = (rank + round) % 6 * BLOCK;
+                // Who reads sees one write in each block, and writes both.
+                let mut found = vec![0; bytes];
+                file.read_at(at, &mut found).unwrap();
+                for block in found.chunks(bytes / 2) {
+                    assert!(block.iter().all(|byte| *byte == block[0]), "a block is of two writers");
+                }
+                file.write_at(at, &vec![u8::try_from(1 + (rank + 6 * round) % 250).unwrap(); bytes]).unwrap();
+            }
+        };
+        file.write_at(rank * BLOCK, &vec![0; bytes]).unwrap();
+        group.barrier().unwrap();
+        // Until the file is in the mixed phase, and everybody has its token.
+        slide(0..30);
+        group.barrier().unwrap();
+        let before = file.counts();
+        slide(30..60);
+        let after = file.counts();
+        // Where too much changes while it is read, a lock is taken; that is rare.
+        assert!(after.locks - before.locks <= 30, "60 calls that overlap: {before:?}, {after:?}");
+        group.barrier().unwrap();
+        let own = file.cache_stats().map_or(0, |stats| stats.at_once);
+        let all = group.allgather(&own.to_le_bytes()).unwrap();
+        let total: u64 = all.iter().map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())).sum();
+        assert!(180 < total, "{total} of 360 reads did without a lock");
+        file.close().unwrap();
+    });
 }
 
 #[test]

@@ -106,6 +106,12 @@ bugs! {
     AnswerFirst "place-answer-first"
     /// A block is given back although its bytes are in the cache.
     LeaveBytes "place-leave-bytes"
+    /// A write that is to be seen as a whole writes its own blocks before it has the others.
+    HoldOne "place-hold-one"
+    /// A read at one moment does not keep its own blocks while it asks for the others.
+    LookUnpinned "place-look-unpinned"
+    /// A read at one moment does not ask several owners whether all is as it came.
+    TrustOwners "place-trust-owners"
 }
 
 /// A bug of any kind.

@@ -93,6 +93,7 @@ pub const EXPECTED: &[&str] = &[
     "block cached",
     "block filled",
     "block given back",
+    "block held",
     "block given back unheard",
     "block gone on",
     "block granted",
@@ -128,6 +129,10 @@ pub const EXPECTED: &[&str] = &[
     "plain file full",
     "pool short",
     "put down before it is given",
+    "read at once",
+    "read at once in vain",
+    "read at once met a writer",
+    "read at once moved",
     "sync waited for a take",
     "take asked for again",
     "take granted",
@@ -138,6 +143,7 @@ pub const EXPECTED: &[&str] = &[
     "visit",
     "visitor sent on",
     "visitor sent where nothing is known",
+    "written at once",
 ];
 
 /// How often what was visited.

@@ -18,6 +18,7 @@ use pario_sys::kill_point::{Point, reach};
 use pario_view::Direction;
 
 use super::link::LinkId;
+use super::visits::AtOnce;
 use super::{Answer, Event, Service};
 use crate::coherence::Shape;
 use crate::desk::{Turn, Wish};
@@ -110,12 +111,14 @@ impl Service {
                 let write = ByValue { object, to: Target::Bytes(at), data: frame.data };
                 self.write(id, number, write)
             }
+            Request::WriteAtOnce { object, at } => self.write_at_once(id, number, (object, at), frame.data),
             Request::WriteStream { object, stream } => {
                 self.write_stream(id, number, (object, stream), frame.data)
             }
-            Request::Claim { .. } | Request::GiveBack { .. } | Request::Pass { .. } => {
-                self.tell_places(id, number, request)
-            }
+            Request::Claim { .. }
+            | Request::GiveBack { .. }
+            | Request::Pass { .. }
+            | Request::VisitStill { .. } => self.tell_places(id, number, request),
             Request::VisitRead { .. } | Request::VisitWrite { .. } => {
                 self.visit(id, number, request, frame.data)
             }
@@ -203,7 +206,7 @@ impl Service {
         self.fences.check(write.object)?;
         let done = self.answer_done(id, number);
         if self.is_placed(write.object.inode) {
-            return self.write_placed(id, write, done);
+            return self.write_placed(id, (write, AtOnce::No), done);
         }
         if !self.spec.take_before_read {
             self.write_in_turn(id, write, done)?;
@@ -214,6 +217,23 @@ impl Service {
         // A write of nothing asks that everything written before counts.
         self.taker.post(if empty { Task::TakeAll { done } } else { Task::Write { write, done } });
         Ok(())
+    }
+
+    /// All that a call writes: where blocks have no fixed place others see it as a whole.
+    fn write_at_once(
+        &mut self,
+        id: LinkId,
+        number: u64,
+        (object, at): (ObjectId, LocalOffset),
+        data: Vec<u8>,
+    ) -> Result<(), Fault> {
+        let write = ByValue { object, to: Target::Bytes(at), data };
+        if !self.is_placed(write.object.inode) {
+            return self.write(id, number, write);
+        }
+        self.fences.check(write.object)?;
+        let done = self.answer_done(id, number);
+        self.write_placed(id, (write, AtOnce::Yes), done)
     }
 
     /// Hands a write to the taker, at once or when it is its turn.
@@ -463,6 +483,11 @@ impl Service {
                 let bytes = (bytes as usize).min(FRAME_DATA_BYTES_MAX);
                 Box::new(move |store| read(store.as_ref(), object, at, bytes))
             }
+            Request::ReadAtOnce { object, at, bytes } => {
+                self.fences.check(object)?;
+                let bytes = (bytes as usize).min(FRAME_DATA_BYTES_MAX);
+                Box::new(move |store| read_at_once(store.as_ref(), object, at, bytes))
+            }
             Request::ReadStream { object, stream } => {
                 self.fences.check(object)?;
                 let part = self.part(id, &stream)?;
@@ -560,7 +585,7 @@ fn read_of(request: &Request) -> Option<(InodeId, Option<Range<u64>>)> {
         Request::Read { object, at, bytes } => {
             Some((object.inode, Some(at.0..at.0.saturating_add(u64::from(*bytes)))))
         }
-        Request::ReadStream { object, .. } => Some((object.inode, None)),
+        Request::ReadStream { object, .. } | Request::ReadAtOnce { object, .. } => Some((object.inode, None)),
         _ => None,
     }
 }
@@ -570,6 +595,21 @@ fn read(store: &dyn Store, object: ObjectId, at: LocalOffset, bytes: usize) -> R
     let count = store.read(object, at, &mut data)?;
     data.truncate(count);
     Ok(Done { reply: Some(Reply::Data {}), data, descriptors: Vec::new() })
+}
+
+fn read_at_once(
+    store: &dyn Store,
+    object: ObjectId,
+    at: LocalOffset,
+    bytes: usize,
+) -> Result<Done, StoreError> {
+    let Some(places) = store.places() else { return Done::reply(Reply::NotNow {}) };
+    let mut data = pario_net::buffers::take(bytes);
+    if places.read_at_once(object, at, &mut data)? {
+        return Ok(Done { reply: Some(Reply::Data {}), data, descriptors: Vec::new() });
+    }
+    pario_net::buffers::give_back(data);
+    Done::reply(Reply::NotNow {})
 }
 
 fn lend(store: &dyn Store, object: ObjectId, access: LendAccess) -> Result<Done, StoreError> {

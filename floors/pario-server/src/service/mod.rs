@@ -11,6 +11,7 @@ mod answer;
 mod dispatch;
 mod link;
 mod listen;
+mod near;
 mod report;
 mod visits;
 
@@ -38,6 +39,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 pub(crate) use self::link::LinkId;
 use self::link::{Link, Outgoing};
 use self::listen::Listeners;
+pub use self::near::Near;
 use crate::desk::{Desk, SchedulerSpec};
 use crate::home::Home;
 use crate::peers::{Connect, RoundsResult};
@@ -164,6 +166,7 @@ pub enum Ending {
 pub struct Server {
     mailbox: Mailbox,
     taker: Taker,
+    near: Near,
     tcp: Option<SocketAddr>,
     end: Arc<End>,
     fork: u64,
@@ -185,6 +188,7 @@ impl Server {
         let mailbox = Mailbox { events, doorbell };
         let service = Service::new(spec, mailbox.clone(), inbox)?;
         let (tcp, taker) = (service.listeners.tcp_address(), service.taker.clone());
+        let near = Near::of(&service);
         let end = Arc::new(End::default());
         let over = Arc::clone(&end);
         let thread = std::thread::Builder::new()
@@ -195,7 +199,7 @@ impl Server {
                 service.run()
             })
             .map_err(|error| Fault::from_io(&error, "starting the service thread"))?;
-        Ok(Server { mailbox, taker, tcp, end, fork: fork_generation(), thread: Some(thread) })
+        Ok(Server { mailbox, taker, near, tcp, end, fork: fork_generation(), thread: Some(thread) })
     }
 
     /// A connection inside this process.
@@ -203,6 +207,12 @@ impl Server {
         let (ours, theirs) = Stream::pair()?;
         self.mailbox.post(Event::Accept(theirs));
         Ok(ours)
+    }
+
+    /// Its store, for files whose blocks have no fixed place, as processes that run it reach it.
+    #[must_use]
+    pub fn near(&self) -> Near {
+        self.near.clone()
     }
 
     /// Tells the manager how to reach all servers.

@@ -7,7 +7,7 @@
 //! ```
 //! Never: an access of another server on a thread that may wait for another server, so that no two wait for each other (a near thread may
 //! wait for a block that a far thread is taking; a giving thread never does); a claim on any
-//! other thread than the service's own, which waits for nobody. Always: what a client that is gone was writing is over before its
+//! other thread than the service's own, which waits for nobody; a read at one moment on a thread that waits for a block. Always: what a client that is gone was writing is over before its
 //! files are given to others.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,10 +15,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::limits::FRAME_DATA_BYTES_MAX;
-use pario_core::{Code, Fault, InodeId, LocalOffset, ServerIndex, SessionId};
+use pario_core::{Code, Fault, InodeId, LocalOffset, ObjectId, ServerIndex, SessionId};
 use pario_net::buffers;
 use pario_net::message::{Reply, Request};
-use pario_store::{Claim, GiveBack, Pass, Places, Store, StoreError, Take, Taken, Visit};
+use pario_store::{Claim, GiveBack, Pass, Places, Store, StoreError, Take, Taken, Visit, Visited};
 use pario_sys::Piece;
 
 use super::link::LinkId;
@@ -36,6 +36,16 @@ const NEAR_THREADS: usize = 3;
 /// Threads for servers that take blocks over.
 const GIVING_THREADS: usize = 2;
 
+/// Whether a message brings all that a call writes, so that others are to see it as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum AtOnce {
+    Yes,
+    No,
+}
+
+/// Threads for servers that read at one moment. They wait for no block: who asks has others wait for blocks of its own meanwhile.
+const LOOKING_THREADS: usize = 2;
+
 /// What a visit does, and what is answered.
 type Visiting = Box<dyn FnOnce(&dyn Places) -> Result<(Reply, Vec<u8>), StoreError> + Send>;
 
@@ -45,16 +55,17 @@ pub(crate) struct Threads {
     far: Option<Pool>,
     near: Option<Pool>,
     giving: Option<Pool>,
-    writes: Arc<Mutex<Writes>>,
-    /// Sessions that are gone: what is still on its way of them comes too late.
-    fenced: VecDeque<SessionId>,
+    looking: Option<Pool>,
+    pub(super) writes: Arc<Mutex<Writes>>,
 }
 
 /// Writes under way, by whose they are, and who waits until there are none.
 #[derive(Default)]
-struct Writes {
+pub(super) struct Writes {
     under_way: HashMap<SessionId, usize>,
     waiting: Vec<(SessionId, Box<dyn FnOnce() + Send>)>,
+    /// Sessions that are gone: what is still on its way of them comes too late.
+    fenced: VecDeque<SessionId>,
 }
 
 impl Threads {
@@ -66,16 +77,21 @@ impl Threads {
         started(&mut self.near, &format!("pario-near-{index}"), NEAR_THREADS)
     }
 
+    fn looking(&mut self, index: ServerIndex) -> Result<Pool, Fault> {
+        started(&mut self.looking, &format!("pario-look-{index}"), LOOKING_THREADS)
+    }
+
     fn giving(&mut self, index: ServerIndex) -> Result<Pool, Fault> {
         started(&mut self.giving, &format!("pario-give-{index}"), GIVING_THREADS)
     }
 
     /// Takes no more writes of a session that is gone.
-    pub(super) fn fence(&mut self, session: SessionId) {
-        if FENCED_MAX <= self.fenced.len() {
-            self.fenced.pop_front();
+    pub(super) fn fence(&self, session: SessionId) {
+        let mut writes = lock(&self.writes);
+        if FENCED_MAX <= writes.fenced.len() {
+            writes.fenced.pop_front();
         }
-        self.fenced.push_back(session);
+        writes.fenced.push_back(session);
     }
 
     /// Does something when nothing that a session writes is under way; nothing new comes from it.
@@ -105,15 +121,21 @@ fn lock(writes: &Mutex<Writes>) -> MutexGuard<'_, Writes> {
 }
 
 /// A write under way, until it is dropped.
-struct UnderWay {
+pub(super) struct UnderWay {
     writes: Arc<Mutex<Writes>>,
     session: SessionId,
 }
 
 impl UnderWay {
-    fn begin(writes: &Arc<Mutex<Writes>>, session: SessionId) -> UnderWay {
-        *lock(writes).under_way.entry(session).or_default() += 1;
-        UnderWay { writes: Arc::clone(writes), session }
+    /// Refused to a session that is gone.
+    pub(super) fn begin(writes: &Arc<Mutex<Writes>>, session: SessionId) -> Result<UnderWay, Fault> {
+        let mut state = lock(writes);
+        if state.fenced.contains(&session) {
+            return Err(Fault::new(Code::Stale, "a write of a process that was taken for gone"));
+        }
+        *state.under_way.entry(session).or_default() += 1;
+        drop(state);
+        Ok(UnderWay { writes: Arc::clone(writes), session })
     }
 }
 
@@ -153,7 +175,7 @@ impl Service {
         if here { Ok(self.pool.clone()) } else { self.visits.far(self.spec.index) }
     }
 
-    /// What a home is asked and told.
+    /// What a home is asked and told, and what an owner is asked that changes nothing.
     #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else is sent here")]
     pub(super) fn tell_places(&mut self, id: LinkId, number: u64, request: Request) -> Result<(), Fault> {
         let reply = match request {
@@ -169,6 +191,11 @@ impl Service {
             Request::Pass { server, to, inode, blocks } => {
                 self.places()?.pass(&Pass { server, to, inode, blocks });
                 Reply::Done {}
+            }
+            Request::VisitStill { object, at, bytes, stamp } => {
+                let visit = Visit { object, at, told: false };
+                let still = self.places()?.is_still(visit, u64::from(bytes), stamp);
+                if still { Reply::Done {} } else { Reply::NotNow {} }
             }
             other => return Err(Fault::new(Code::Protocol, format!("{other:?} has no place here"))),
         };
@@ -187,17 +214,22 @@ impl Service {
     ) -> Result<(), Fault> {
         self.places()?;
         let (store, mailbox, index) = (Arc::clone(&self.spec.store), self.mailbox.clone(), self.spec.index);
+        let mut threads = self.visits.near(index)?;
         let work: Visiting = match request {
-            Request::VisitRead { object, at, bytes, told } => {
-                let bytes = (bytes as usize).min(FRAME_DATA_BYTES_MAX);
-                Box::new(move |places| visit_read(places, Visit { object, at, told }, bytes))
+            Request::VisitRead { object, at, bytes, told, at_once } => {
+                let (visit, bytes) = (Visit { object, at, told }, (bytes as usize).min(FRAME_DATA_BYTES_MAX));
+                let read = if at_once { visit_at_once } else { visit_read };
+                if at_once {
+                    threads = self.visits.looking(index)?;
+                }
+                Box::new(move |places| read(places, visit, bytes))
             }
             Request::VisitWrite { object, at, told } => {
                 Box::new(move |places| visit_write(places, Visit { object, at, told }, data))
             }
             other => return Err(Fault::new(Code::Protocol, format!("{other:?} has no place here"))),
         };
-        self.visits.near(index)?.run(move || {
+        threads.run(move || {
             let Some(places) = store.places() else { return };
             let (reply, data) = work(places)
                 .unwrap_or_else(|error| (Reply::Failed { fault: store_fault(index, &error) }, Vec::new()));
@@ -227,19 +259,22 @@ impl Service {
     }
 
     /// A client's write to blocks that may be another server's.
-    pub(super) fn write_placed(&mut self, id: LinkId, write: ByValue, done: Done<()>) -> Result<(), Fault> {
-        let session = self.session(id)?;
-        if self.visits.fenced.contains(&session) {
-            return Err(Fault::new(Code::Stale, "a write of a process that was taken for gone"));
-        }
-        let under_way = UnderWay::begin(&self.visits.writes, session);
+    pub(super) fn write_placed(
+        &mut self,
+        id: LinkId,
+        (write, at_once): (ByValue, AtOnce),
+        done: Done<()>,
+    ) -> Result<(), Fault> {
+        let under_way = UnderWay::begin(&self.visits.writes, self.session(id)?)?;
         let (store, index) = (Arc::clone(&self.spec.store), self.spec.index);
         let range = match &write.to {
             Target::Bytes(at) => Some(at.0..at.0.saturating_add(write.data.len() as u64)),
             Target::Stream { .. } => None,
         };
-        self.threads_for(write.object.inode, range)?.run(move || {
-            let written = write_out(store.as_ref(), index, &write);
+        // One that is seen as a whole may wait for readers, who must not wait for it.
+        let here = range.filter(|_| at_once == AtOnce::No);
+        self.threads_for(write.object.inode, here)?.run(move || {
+            let written = write_out((store.as_ref(), index), &write, at_once);
             let what = || format!("writing {} bytes of object {}", write.data.len(), write.object);
             done(written.map_err(|fault| fault.at(what())));
             drop(under_way);
@@ -258,6 +293,17 @@ fn visit_read(places: &dyn Places, visit: Visit, bytes: usize) -> Result<(Reply,
     Ok((Reply::NotMine {}, Vec::new()))
 }
 
+fn visit_at_once(places: &dyn Places, visit: Visit, bytes: usize) -> Result<(Reply, Vec<u8>), StoreError> {
+    let mut data = buffers::take(bytes);
+    let reply = match places.visit_at_once(visit, &mut data)? {
+        Visited::Found(stamp) => return Ok((Reply::Moment { stamp }, data)),
+        Visited::NotMine => Reply::NotMine {},
+        Visited::NotNow => Reply::NotNow {},
+    };
+    buffers::give_back(data);
+    Ok((reply, Vec::new()))
+}
+
 fn visit_write(places: &dyn Places, visit: Visit, data: Vec<u8>) -> Result<(Reply, Vec<u8>), StoreError> {
     let written = places.visit_write(visit, &[Piece::from(data.as_slice())])?;
     buffers::give_back(data);
@@ -274,12 +320,33 @@ fn reply_to(take: &Take, taken: Taken) -> Reply {
     }
 }
 
+/// Writes so that others see it as a whole, if the store can.
+pub(super) fn put_at_once(
+    store: &dyn Store,
+    (object, at): (ObjectId, LocalOffset),
+    bytes: &[u8],
+) -> Result<(), StoreError> {
+    let pieces = [Piece::from(bytes)];
+    match store.places() {
+        Some(places) => places.write_at_once(object, at, &pieces),
+        None => store.write(object, at, &pieces),
+    }
+}
+
 /// Writes what a message brought, neighbours together.
-fn write_out(store: &dyn Store, index: ServerIndex, write: &ByValue) -> Result<(), Fault> {
+fn write_out(
+    (store, index): (&dyn Store, ServerIndex),
+    write: &ByValue,
+    at_once: AtOnce,
+) -> Result<(), Fault> {
     let put = |at: u64, pieces: &[Piece<'_>]| {
         store.write(write.object, LocalOffset(at), pieces).map_err(|error| store_fault(index, &error))
     };
     let (view, layout, stream) = match &write.to {
+        Target::Bytes(at) if at_once == AtOnce::Yes => {
+            return put_at_once(store, (write.object, *at), &write.data)
+                .map_err(|error| store_fault(index, &error));
+        }
         Target::Bytes(at) => return put(at.0, &[Piece::from(write.data.as_slice())]),
         Target::Stream { view, layout, stream } => (view, layout, stream.clone()),
     };

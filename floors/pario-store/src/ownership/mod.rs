@@ -8,6 +8,7 @@
 //! they exchange are those of [`crate::places`].
 
 mod directory;
+mod moment;
 mod reach;
 mod sabotage;
 mod table;
@@ -15,6 +16,7 @@ mod taking;
 mod walk;
 
 pub use directory::Directory;
+pub use moment::{Hold, Look};
 pub use reach::{Heard, Reach, runs};
 pub use sabotage::Bug;
 pub use table::{ASKED_MAX, Begun, Found, Table, Visitor};

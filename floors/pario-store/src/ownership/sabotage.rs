@@ -50,6 +50,8 @@ bugs! {
     WakeNobody "owner-wake-nobody"
     /// A sync does not wait for blocks that are being taken.
     SyncPastTakes "owner-sync-past-takes"
+    /// A write that is seen as a whole begins while somebody works on its blocks.
+    HoldInUse "moment-hold-in-use"
     /// An owner's answer that was lost counts as a refusal.
     LostIsRefusal "taker-lost-is-refusal"
 }

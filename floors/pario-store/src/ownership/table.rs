@@ -3,7 +3,7 @@
 //! ```text
 //!  (nothing) ─► asked ─► mine ─► leaving ─► (nothing), or theirs if it was passed on
 //!                 └────► theirs ─────────► (nothing)
-//!                          └─► taking ─► filling ─► mine
+//!                          └─► taking ─► filling ─► mine ─► filling (held by a write, see `moment.rs`)
 //! ```
 //! Never: waits; lets a block go that somebody works on; lets a server that takes a block wait for one that this server is taking itself, so that
 //! no two wait for each other. Always: `mine` is what the home says too, or is about to hear; `theirs` may be outdated, and then the owner
@@ -27,8 +27,9 @@ pub(crate) const REMEMBERED_MAX: usize = 1 << 16;
 pub(super) enum Stand {
     /// Its home is being asked.
     Asked,
-    /// It is this server's, and so many accesses are under way.
-    Mine { number: u64, users: u32 },
+    /// It is this server's, and so many accesses are under way. The stamp is another one each time that it was
+    /// held, or came: see `moment.rs`.
+    Mine { number: u64, users: u32, stamp: u64 },
     /// It was, and its home is being told.
     Leaving,
     /// It was passed on, and its home could not be told: it must be before anybody here asks for the block.
@@ -55,6 +56,8 @@ pub struct Table {
     over: HashMap<u64, u64>,
     /// Blocks that are being taken, by the number of syncs before.
     pub(super) takes: BTreeMap<u64, usize>,
+    /// Stamps so far.
+    pub(super) stamps_given: u64,
     /// Something has changed that others may wait for.
     pub(super) stirred: bool,
     pub(super) sabotage: Sabotage,
@@ -177,8 +180,9 @@ impl Table {
         self.bound();
         for (place, block) in blocks.iter().enumerate() {
             let grant = grants.and_then(|grants| grants.get(place));
+            let stamp = self.next_stamp();
             let stand = grant.map(|grant| match grant.owner {
-                owner if owner == own => Stand::Mine { number: grant.number, users: 0 },
+                owner if owner == own => Stand::Mine { number: grant.number, users: 0, stamp },
                 owner => Stand::Theirs { owner, number: grant.number },
             });
             self.set(*block, stand);
@@ -250,7 +254,7 @@ impl Table {
     ) -> Vec<(u64, u64)> {
         let mut leaving = Vec::new();
         for block in blocks {
-            if let Some(Stand::Mine { number, users }) = self.blocks.get(&block).copied()
+            if let Some(Stand::Mine { number, users, .. }) = self.blocks.get(&block).copied()
                 && (users == 0 || self.sabotage.has(Bug::LeaveInUse))
                 && !wanted(block)
             {
@@ -381,7 +385,7 @@ impl Table {
         }
     }
 
-    fn pin(&mut self, blocks: Range<u64>) {
+    pub(super) fn pin(&mut self, blocks: Range<u64>) {
         for block in blocks {
             if let Some(Stand::Mine { users, .. }) = self.blocks.get_mut(&block) {
                 *users += 1;

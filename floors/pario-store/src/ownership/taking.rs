@@ -45,8 +45,9 @@ impl Table {
     pub fn got(&mut self, blocks: &[(u64, u64)]) {
         for (block, number) in blocks {
             if let Some(Stand::Taking { syncs }) = self.blocks.get(block).copied() {
+                let stamp = self.next_stamp();
                 let stand = match self.sabotage.has(Bug::UseUnfilled) {
-                    true => Stand::Mine { number: *number, users: 0 },
+                    true => Stand::Mine { number: *number, users: 0, stamp },
                     false => Stand::Filling { syncs },
                 };
                 self.set(*block, Some(stand));
@@ -67,7 +68,8 @@ impl Table {
 
     fn taken(&mut self, blocks: impl Iterator<Item = (u64, Option<u64>)>) {
         for (block, number) in blocks {
-            self.set(block, number.map(|number| Stand::Mine { number, users: 0 }));
+            let stamp = self.next_stamp();
+            self.set(block, number.map(|number| Stand::Mine { number, users: 0, stamp }));
         }
         self.stirred = true;
     }

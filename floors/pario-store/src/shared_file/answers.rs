@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use pario_core::{Fault, InodeId};
+use pario_core::{Fault, InodeId, LocalOffset, ObjectId};
 use pario_sys::Piece;
 
 use super::SharedFileStore;
+use super::first_touch::Seen;
 use crate::error::StoreError;
 use crate::files::total_bytes;
-use crate::places::{Claim, GiveBack, Grant, Pass, Places, Take, Taken, Visit};
+use crate::places::{Claim, GiveBack, Grant, Pass, Places, Take, Taken, Visit, Visited};
 use crate::sync::lock;
 
 impl Places for SharedFileStore {
@@ -45,6 +46,33 @@ impl Places for SharedFileStore {
             target[count..].fill(0);
             Ok(())
         })
+    }
+
+    fn visit_at_once(&self, visit: Visit, target: &mut [u8]) -> Result<Visited, StoreError> {
+        self.find(visit.object)?.visit_at_once(&self.core, visit, target)
+    }
+
+    fn is_still(&self, visit: Visit, bytes: u64, stamp: u64) -> bool {
+        self.core.file(visit.object.inode).is_some_and(|file| file.is_still(visit, bytes, stamp))
+    }
+
+    fn read_at_once(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<bool, StoreError> {
+        let read = self.find(object)?.read_at_once(&self.core, object, at.0, target)?;
+        if read {
+            self.counters.count_read(target.len());
+        }
+        Ok(read)
+    }
+
+    fn write_at_once(
+        &self,
+        object: ObjectId,
+        at: LocalOffset,
+        pieces: &[Piece<'_>],
+    ) -> Result<(), StoreError> {
+        self.find(object)?.write(&self.core, (object.generation, Seen::AtOnce), at.0, pieces)?;
+        self.counters.count_write(total_bytes(pieces));
+        Ok(())
     }
 
     fn visit_write(&self, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, StoreError> {

@@ -36,6 +36,8 @@ pub(super) struct Counts {
     pub(super) handed_back: AtomicU64,
     pub(super) takes: AtomicU64,
     pub(super) passed: AtomicU64,
+    pub(super) at_once: AtomicU64,
+    pub(super) again: AtomicU64,
 }
 
 impl Counts {

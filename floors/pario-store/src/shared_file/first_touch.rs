@@ -26,9 +26,18 @@ use crate::source::Source;
 use crate::sync::lock;
 
 /// Visits of one read that are under way at a time.
-const VISITS_AT_ONCE: usize = 8;
+pub(super) const VISITS_AT_ONCE: usize = 8;
 /// Blocks without bytes that a server goes on to own after a sync, so that they stay where they were.
 pub(super) const KEPT_MAX: usize = 1 << 16;
+
+/// How others see a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// As a whole.
+    AtOnce,
+    /// Block by block.
+    InParts,
+}
 
 /// What a file whose blocks have no fixed place has beside its blocks.
 #[derive(Debug)]
@@ -42,10 +51,11 @@ pub(super) struct Touch {
 }
 
 impl SharedFile {
+    /// `how`: whether readers at one moment are to see all of it or nothing.
     pub(super) fn write(
         &self,
         core: &Core,
-        generation: Generation,
+        (generation, how): (Generation, Seen),
         at: u64,
         pieces: &[Piece<'_>],
     ) -> Result<(), StoreError> {
@@ -71,6 +81,10 @@ impl SharedFile {
         };
         let taking = touch.follows.then_some(object);
         let left = match taking {
+            Some(object) if how == Seen::AtOnce => {
+                self.write_at_once(core, touch, (&range, object), pieces)?;
+                Vec::new()
+            }
             Some(object) => self.take_all(core, touch, (&range, object), |run| {
                 put(self.bytes_of(run), Way::Taken).map(|_| ())
             })?,
@@ -155,7 +169,7 @@ impl SharedFile {
         result.map(|()| left)
     }
 
-    fn bytes_of(&self, blocks: Range<u64>) -> Range<u64> {
+    pub(super) fn bytes_of(&self, blocks: Range<u64>) -> Range<u64> {
         let bytes = self.place.block_bytes;
         blocks.start.saturating_mul(bytes)..blocks.end.saturating_mul(bytes)
     }
@@ -177,20 +191,36 @@ impl SharedFile {
         };
         let block = self.place.block_bytes;
         let blocks = visit.at.0 / block..end.div_ceil(block);
-        let mut found = touch.owners.visited(blocks.clone());
-        let doubts = || visit.told && touch.owners.doubt(blocks.clone());
-        if (found == Found::Unknown && visit.told) || (found == Found::Gone && doubts()) {
-            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows.
-            self.learn(core, touch, blocks.clone())?;
-            found = touch.owners.visited(blocks.clone());
-        }
-        if found != Found::Mine {
-            self.tell_owed(core, touch, blocks)?;
+        let come = || Some(touch.owners.visited(blocks.clone()));
+        let learn = || self.learn(core, touch, blocks.clone());
+        if self.found(core, (touch, visit), &blocks, (come, learn))? != Some(Found::Mine) {
             return Ok(false);
         }
         let _pinned = Pinned(&touch.owners, blocks);
         core.counts.visits.fetch_add(1, Ordering::Relaxed);
         go().map(|()| true)
+    }
+
+    /// What a visitor finds that comes for blocks by `come`, which finds nothing where it would have to wait and does not. Where the home must
+    /// be asked whose they are, `learn` does so.
+    pub(super) fn found(
+        &self,
+        core: &Core,
+        (touch, visit): (&Touch, Visit),
+        blocks: &Range<u64>,
+        (come, learn): (impl Fn() -> Option<Found>, impl Fn() -> Result<(), StoreError>),
+    ) -> Result<Option<Found>, StoreError> {
+        let mut found = come();
+        let doubts = || visit.told && touch.owners.doubt(blocks.clone());
+        if (found == Some(Found::Unknown) && visit.told) || (found == Some(Found::Gone) && doubts()) {
+            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows.
+            learn()?;
+            found = come();
+        }
+        if matches!(found, Some(Found::Gone | Found::Unknown)) {
+            self.tell_owed(core, touch, blocks.clone())?;
+        }
+        Ok(found)
     }
 
     /// Whether all blocks of a range are this server's.
@@ -255,7 +285,7 @@ impl SharedFile {
     }
 }
 
-fn within(range: &Range<u64>, at: u64) -> usize {
+pub(super) fn within(range: &Range<u64>, at: u64) -> usize {
     usize::try_from(at - range.start).expect("within the caller's memory")
 }
 

@@ -8,7 +8,7 @@ use std::sync::{OnceLock, Weak};
 use pario_core::{Layout, ServerIndex};
 
 use super::*;
-use crate::places::{Answer, Claim, GiveBack, Grant, Pass, Take, Taken, Visit};
+use crate::places::{Answer, Claim, GiveBack, Grant, Pass, Take, Taken, Visit, Visited};
 
 pub(super) const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 16;
@@ -115,6 +115,27 @@ impl Companions for Link {
         Ok(Box::new(move || {
             self.0.ask(owner, |store| store.visit_read(visit, target).map_err(|error| Fault::from(&error)))
         }))
+    }
+
+    fn read_at_once<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, Visited>, Fault> {
+        Ok(Box::new(move || {
+            self.0.ask(owner, |store| store.visit_at_once(visit, target).map_err(|error| Fault::from(&error)))
+        }))
+    }
+
+    fn is_still(
+        &self,
+        owner: ServerIndex,
+        visit: Visit,
+        bytes: u64,
+        stamp: u64,
+    ) -> Result<Answer<'_, bool>, Fault> {
+        Ok(Box::new(move || self.0.ask(owner, |store| Ok(Places::is_still(store, visit, bytes, stamp)))))
     }
 
     fn write(&self, owner: ServerIndex, visit: Visit, pieces: &[Piece<'_>]) -> Result<bool, Fault> {

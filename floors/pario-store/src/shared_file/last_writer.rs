@@ -36,9 +36,17 @@ const CUTS_MAX: u32 = 32;
 const TAKES_AT_ONCE: usize = 8;
 
 /// Blocks that their owner was asked for, and its answer.
-struct Reaching<'a> {
+pub(super) struct Reaching<'a> {
     reach: Reach,
     answer: Result<Answer<'a, Taken>, Fault>,
+}
+
+/// What came of that.
+pub(super) enum Came {
+    /// These are this server's, with the numbers of their ownerships; why others did not come.
+    Mine(Vec<(u64, u64)>, Option<Fault>),
+    /// None; whether the write comes too late.
+    Refused { late: bool },
 }
 
 impl SharedFile {
@@ -89,7 +97,7 @@ impl SharedFile {
         reaching.map_or(Ok(false), |reaching| self.get(core, touch, reaching, write))
     }
 
-    fn reach_for<'a>(
+    pub(super) fn reach_for<'a>(
         &self,
         core: &Core,
         touch: &'a Touch,
@@ -106,9 +114,26 @@ impl SharedFile {
         &self,
         core: &Core,
         touch: &Touch,
-        Reaching { mut reach, answer }: Reaching<'_>,
+        reaching: Reaching<'_>,
         write: impl FnMut(Range<u64>) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
+        let (mine, fault) = match self.hear(core, touch, reaching)? {
+            Came::Mine(mine, fault) => (mine, fault),
+            Came::Refused { late } => return Ok(late),
+        };
+        let written = runs(&mine).into_iter().map(write).fold(Ok(()), Result::and);
+        touch.owners.filled(&mine);
+        written?;
+        fault.map_or(Ok(true), |fault| Err(StoreError::Below(fault)))
+    }
+
+    /// Waits for what comes of blocks that were asked for: those that are this server's have no bytes yet, and must be filled.
+    pub(super) fn hear(
+        &self,
+        core: &Core,
+        touch: &Touch,
+        Reaching { mut reach, answer }: Reaching<'_>,
+    ) -> Result<Came, StoreError> {
         let (owner, blocks) = (reach.owner, reach.blocks.clone());
         let mut heard = reach.heard(answer.and_then(|wait| wait()));
         if let Heard::Again(take) = heard {
@@ -118,21 +143,16 @@ impl SharedFile {
             Heard::Mine(mine) => (mine, None),
             Heard::Refused { late } => {
                 touch.owners.missed(blocks);
-                return Ok(late);
+                return Ok(Came::Refused { late });
             }
             Heard::Unheard(fault) => (self.unheard(core, touch, blocks.clone()), Some(fault)),
             Heard::Again(_) => return Err(self.unsettled(touch, blocks.start, owner)),
         };
         touch.owners.got(&mine);
-        let written = runs(&mine).into_iter().map(write).fold(Ok(()), Result::and);
-        touch.owners.filled(&mine);
         let count = blocks.end - blocks.start;
         touch.owners.missed(blocks.filter(|block| mine.iter().all(|(own, _)| own != block)));
-        written?;
-        match fault.filter(|_| (mine.len() as u64) < count) {
-            Some(fault) => Err(StoreError::Below(fault)),
-            None => Ok(true),
-        }
+        let fault = fault.filter(|_| (mine.len() as u64) < count);
+        Ok(Came::Mine(mine, fault))
     }
 
     /// Those of these blocks that are this server's, as their homes say: what was passed on has no bytes any more but those that are
@@ -206,8 +226,9 @@ impl SharedFile {
         let mut parted = touch.owners.part(blocks.clone(), take.of);
         let doubts = || take.visit.told && touch.owners.doubt(blocks.clone());
         if (parted == Parted::Unknown && take.visit.told) || (parted == Parted::Gone && doubts()) {
-            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows.
-            self.learn(core, touch, blocks.clone())?;
+            // The home's answer to an earlier claim may have been lost, or the claim may have come late: it knows. Never by waiting for a
+            // block: who holds it may wait for one that the asking server is taking.
+            self.find_out(core, touch, blocks.clone())?;
             parted = touch.owners.part(blocks.clone(), take.of);
         }
         let Parted::Leaving(leaving) = parted else {

@@ -18,6 +18,7 @@ mod down;
 mod file;
 mod first_touch;
 mod last_writer;
+mod moment;
 mod owners;
 mod plain;
 mod pool;
@@ -27,6 +28,8 @@ mod walk;
 mod first_touch_tests;
 #[cfg(test)]
 mod last_writer_tests;
+#[cfg(test)]
+mod moment_tests;
 #[cfg(test)]
 mod tests;
 
@@ -42,7 +45,7 @@ use serde::Serialize;
 use self::core::Core;
 pub use self::file::Place;
 use self::file::{Shared, SharedFile};
-use self::first_touch::Touch;
+use self::first_touch::{Seen, Touch};
 use self::owners::Owners;
 use self::plain::{Plain, PlainCounts};
 pub use self::plain::{PlainFile, extend};
@@ -85,6 +88,10 @@ pub struct CacheStats {
     pub takes: u64,
     /// Blocks that were passed on to servers that overwrote them.
     pub passed_on: u64,
+    /// Reads that saw blocks as they were at one moment without a lock.
+    pub at_once: u64,
+    /// Times that such a read found something changed, and what had come was in vain.
+    pub again: u64,
     /// Byte-range locks taken around accesses to plain files.
     pub locks: u64,
     /// Memory of blocks.
@@ -243,6 +250,8 @@ impl SharedFileStore {
             handed_back: of(&self.core.counts.handed_back),
             takes: of(&self.core.counts.takes),
             passed_on: of(&self.core.counts.passed),
+            at_once: of(&self.core.counts.at_once),
+            again: of(&self.core.counts.again),
             cached_bytes,
             dirty_bytes,
         }
@@ -297,7 +306,7 @@ impl Drop for SharedFileStore {
 
 impl Store for SharedFileStore {
     fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
-        self.find(object)?.write(&self.core, object.generation, at.0, pieces)?;
+        self.find(object)?.write(&self.core, (object.generation, Seen::InParts), at.0, pieces)?;
         self.counters.count_write(total_bytes(pieces));
         Ok(())
     }

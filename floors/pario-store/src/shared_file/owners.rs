@@ -13,7 +13,7 @@ use std::time::Duration;
 use pario_core::ServerIndex;
 
 pub(super) use crate::ownership::{ASKED_MAX, Begun, Found, Parted};
-use crate::ownership::{Table, Visitor};
+use crate::ownership::{Hold, Look, Table, Visitor};
 use crate::places::Grant;
 use crate::sync::lock;
 
@@ -21,6 +21,8 @@ use crate::sync::lock;
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 /// So long a server that takes blocks waits until nobody works on them; then it may write there as a visitor.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// So long a write waits at a time until nobody works on a block.
+const HOLD_MAX: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -180,6 +182,44 @@ impl Owners {
     /// See [`Table::synced`].
     pub(super) fn synced(&self) -> u64 {
         self.with(|table| table.synced())
+    }
+
+    /// See [`Table::hold`]; [`Hold::Used`]: for long.
+    pub(super) fn hold(&self, blocks: Range<u64>, home: impl Fn(u64) -> ServerIndex) -> Hold {
+        let mut held = Hold::Used;
+        let used = |table: &mut Table| {
+            held = table.hold(blocks.clone(), &home);
+            held == Hold::Used
+        };
+        let waited = self.changed.wait_timeout_while(lock(&self.table), HOLD_MAX, used);
+        self.release(waited.unwrap_or_else(PoisonError::into_inner).0);
+        held
+    }
+
+    /// Waits until something changes here, so long at most.
+    pub(super) fn rest(&self, limit: Duration) {
+        drop(self.changed.wait_timeout(lock(&self.table), limit).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// See [`Table::let_go`].
+    pub(super) fn let_go(&self, held: &[(u64, u64)]) {
+        self.with(|table| table.let_go(held));
+    }
+
+    /// See [`Table::look`]; [`Look::Pending`]: an answer that must come did not.
+    pub(super) fn look(&self, blocks: Range<u64>) -> Look {
+        let look = |table: &mut Table| Some(table.look(blocks.clone())).filter(|look| *look != Look::Pending);
+        self.wait(&blocks, look).unwrap_or(Look::Pending)
+    }
+
+    /// The same for somebody who does not wait; `None`: it would have to.
+    pub(super) fn visited_now(&self, blocks: Range<u64>) -> Option<Found> {
+        self.with(|table| table.visited(&mut Visitor::new(blocks)))
+    }
+
+    /// See [`Table::stamps`].
+    pub(super) fn stamps(&self, blocks: Range<u64>) -> Option<u64> {
+        self.with(|table| table.stamps(blocks))
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Table) -> T) -> T {

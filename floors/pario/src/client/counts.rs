@@ -116,8 +116,10 @@ impl Counters {
             | Request::Return { .. }
             | Request::Extend { .. } => &self.lease_messages,
             Request::DefineView { .. } | Request::ForgetView { .. } => &self.view_messages,
-            Request::Read { .. } | Request::ReadStream { .. } => &self.read_messages,
-            Request::Write { .. } | Request::WriteStream { .. } => {
+            Request::Read { .. } | Request::ReadAtOnce { .. } | Request::ReadStream { .. } => {
+                &self.read_messages
+            }
+            Request::Write { .. } | Request::WriteAtOnce { .. } | Request::WriteStream { .. } => {
                 add(&self.sent_bytes, data_bytes as u64);
                 &self.write_messages
             }
@@ -147,6 +149,7 @@ impl Counters {
             | Request::Claim { .. }
             | Request::GiveBack { .. }
             | Request::VisitRead { .. }
+            | Request::VisitStill { .. }
             | Request::VisitWrite { .. }
             | Request::Pass { .. }
             | Request::VisitTake { .. }

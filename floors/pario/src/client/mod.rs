@@ -20,6 +20,7 @@ mod loans;
 mod locks;
 mod memory;
 mod minder;
+mod moment;
 mod mount;
 mod notices;
 mod open_file;

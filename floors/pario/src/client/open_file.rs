@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, Weak};
 
 use pario_core::{FileAttr, Generation, InodeId, Layout, ObjectId, ServerIndex};
+use pario_server::Near;
 
 use super::faults::Faults;
 use super::lease::{Guardian, LeaseState};
 use super::loans::Object;
 use super::locks::FileLocks;
+use super::moment::Moments;
 use super::mount::Mount;
 use super::read::Ahead;
 use super::records::Records;
@@ -32,6 +34,10 @@ pub(crate) struct OpenFile {
     /// Of a file whose blocks have no fixed place: their size. Every access goes to one server, by message: it answers when the block's
     /// owner, which may be another one, has it.
     pub(super) placed: Option<u64>,
+    /// The same file, if this process runs the server that every access goes to.
+    pub(super) near: Option<Near>,
+    /// Of such a file: whether calls can happen at one moment without a lock of those who read.
+    pub(super) moments: Option<Moments>,
     /// The file's length as far as we know.
     pub(super) size: AtomicU64,
     /// Largest end of a write that the manager has not been told of; 0 if there is none.
@@ -65,12 +71,16 @@ impl std::fmt::Debug for OpenFile {
 }
 
 /// How a file is reached whose blocks have no fixed place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Through {
     /// All of it at the server that answers for it.
     pub(crate) layout: Layout,
     /// Bytes of a block: what lies in one is read and written at once.
     pub(crate) block_bytes: u64,
+    /// That server, if this process runs it.
+    pub(crate) near: Option<Near>,
+    /// Blocks go to who overwrites them, so that what one call wrote can be read at one moment.
+    pub(crate) follows: bool,
 }
 
 impl OpenFile {
@@ -100,6 +110,8 @@ impl OpenFile {
         if let Some(through) = through {
             file.layout = through.layout;
             file.placed = Some(through.block_bytes);
+            file.near = through.near;
+            file.moments = through.follows.then(Moments::default);
         }
         let file = Arc::new(file);
         files.insert(attr.inode, Arc::downgrade(&file));
@@ -143,6 +155,8 @@ impl OpenFile {
             guardian: Mutex::default(),
             homeless,
             placed: None,
+            near: None,
+            moments: None,
             lease: Mutex::default(),
             lease_changed: Condvar::new(),
             locks: FileLocks::default(),

@@ -155,7 +155,7 @@ impl OpenOptions {
         }
         loop {
             let name = path.to_string_lossy().into_owned();
-            if let Some(file) = OpenFile::enter(&self.mount, &attr, name, self.through) {
+            if let Some(file) = OpenFile::enter(&self.mount, &attr, name, self.through.clone()) {
                 return Ok(File::new(file, self.read, self.write));
             }
             // Found, created and cut it is already.
@@ -169,7 +169,7 @@ impl OpenOptions {
         loop {
             let how = OpenHow { write: self.write, ..OpenHow::default() };
             let attr = self.ask(At::inode(inode), how)?;
-            if let Some(file) = OpenFile::enter(&self.mount, &attr, name.to_owned(), self.through) {
+            if let Some(file) = OpenFile::enter(&self.mount, &attr, name.to_owned(), self.through.clone()) {
                 return Ok(File::new(file, self.read, self.write));
             }
         }

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use pario_core::{Fault, Piece};
-use pario_net::message::{At, NameReply, NameRequest, Phase, Request};
+use pario_net::message::{At, NameReply, NameRequest, Phase, Request, Want};
+use pario_server::Near;
 use pario_sys::piece::read_exact_or_end_at;
 
 use super::lease::Access;
@@ -63,7 +64,16 @@ impl OpenFile {
         }
         let _time = self.mount.timed(&self.mount.counters.read_ns);
         let range = offset..offset.saturating_add(target.len() as u64);
-        let (_lock, access) = self.access_range((&range, None), Kind::Read, guarded)?;
+        let (lock, access) = self.access_range((&range, None), Kind::Read, guarded)?;
+        if !lock.as_ref().is_some_and(|lock| lock.together) {
+            return self.read_under(&access, offset, target);
+        }
+        if let Some(count) = self.read_at_once(&access, offset, target)? {
+            return Ok(count);
+        }
+        drop((access, lock));
+        let _lock = self.lock_passing(&range, Kind::Read)?;
+        let access = self.access(Want::Read {})?;
         self.read_under(&access, offset, target)
     }
 
@@ -107,6 +117,13 @@ impl OpenFile {
         }
     }
 
+    /// The server in this process, for an access that one message would carry: larger ones have several under way.
+    pub(super) fn near_for(&self, bytes: u64) -> Result<Option<&Near>, Fault> {
+        let Some(near) = &self.near else { return Ok(None) };
+        let fits = bytes <= self.mount.transfer_bytes(near.index())? as u64;
+        Ok(fits.then_some(near))
+    }
+
     /// Forgets what was asked for ahead: it may not be what is there any more.
     pub(super) fn discard_ahead(&self) {
         self.discard_stream_ahead();
@@ -134,6 +151,11 @@ struct Read<'a> {
 
 impl Read<'_> {
     fn run(&self, range: Range<u64>, target: &mut [u8]) -> Result<(), Fault> {
+        if let Some(near) = self.file.near_for(target.len() as u64)?
+            && (self.access.phase == (Phase::Mixed {}) || near.has(self.file.inode, self.local(&range)))
+        {
+            return self.read_near(near, range.start, target);
+        }
         let mut by_message = Vec::new();
         // Only while nobody writes does an object that is not there stay away.
         let under = if self.access.phase == (Phase::Read {}) { self.access.number } else { 0 };
@@ -157,6 +179,20 @@ impl Read<'_> {
         let step = self.step()?;
         let pieces = by_message.into_iter().flat_map(|piece| split(piece, step)).collect();
         self.read_by_message(pieces, range, target).map_err(|fault| fault.at(self.file.describe()))
+    }
+
+    /// Where a range lies on the one server that has all of the file.
+    fn local(&self, range: &Range<u64>) -> Range<u64> {
+        let at = self.file.layout.locate(range.start).1.0;
+        at..at.saturating_add(range.end - range.start)
+    }
+
+    /// From the server in this process, without a message. What others have is asked for ahead by messages, unless nothing may be.
+    fn read_near(&self, near: &Near, offset: u64, target: &mut [u8]) -> Result<(), Fault> {
+        let (object, local) = (self.file.object(self.access.generation), self.file.layout.locate(offset).1);
+        let count = near.read(object, local, target).map_err(|fault| fault.at(self.file.describe()))?;
+        target[count..].fill(0);
+        Ok(())
     }
 
     fn parts(&self, range: Range<u64>) -> Vec<Piece> {

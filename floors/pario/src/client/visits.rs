@@ -6,7 +6,7 @@
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::buffers;
 use pario_net::message::{Reply, Request};
-use pario_server::store::{Answer, Claim, GiveBack, Grant, Pass, Take, Taken, Visit};
+use pario_server::store::{Answer, Claim, GiveBack, Grant, Pass, Take, Taken, Visit, Visited};
 use pario_sys::Piece;
 
 use super::mount::{Mount, Started, odd};
@@ -63,11 +63,53 @@ impl Mount {
         visit: Visit,
         target: &'a mut [u8],
     ) -> Result<Answer<'a, bool>, Fault> {
-        let Visit { object, at, told } = visit;
-        let bytes = u32::try_from(target.len())
-            .map_err(|_| Fault::new(Code::TooLarge, "a visit of more than a message carries"))?;
-        let started = self.start(owner, &Request::VisitRead { object, at, bytes, told }, &[])?;
+        let started = self.start_visit(owner, visit, (target.len(), false))?;
         Ok(Box::new(move || self.visited(started, target)))
+    }
+
+    fn start_visit(
+        &self,
+        owner: ServerIndex,
+        Visit { object, at, told }: Visit,
+        (bytes, at_once): (usize, bool),
+    ) -> Result<Started, Fault> {
+        let bytes = u32::try_from(bytes)
+            .map_err(|_| Fault::new(Code::TooLarge, "a visit of more than a message carries"))?;
+        self.start(owner, &Request::VisitRead { object, at, bytes, told, at_once }, &[])
+    }
+
+    /// Reads at an owner what is there at one moment.
+    pub(crate) fn visit_at_once<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, Visited>, Fault> {
+        let started = self.start_visit(owner, visit, (target.len(), true))?;
+        Ok(Box::new(move || self.visited_at_once(started, target)))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
+    fn visited_at_once(&self, started: Started, target: &mut [u8]) -> Result<Visited, Fault> {
+        let answer = self.finish(started, Some(&mut *target))?;
+        match answer.reply {
+            Reply::Moment { stamp } if answer.data_bytes == target.len() => Ok(Visited::Found(stamp)),
+            Reply::NotMine {} => Ok(Visited::NotMine),
+            Reply::NotNow {} => Ok(Visited::NotNow),
+            other => Err(odd(&other)),
+        }
+    }
+
+    /// Whether blocks are as they were read at their owner.
+    pub(crate) fn visit_still(
+        &self,
+        owner: ServerIndex,
+        Visit { object, at, .. }: Visit,
+        (bytes, stamp): (u64, u64),
+    ) -> Result<Answer<'_, bool>, Fault> {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let started = self.start(owner, &Request::VisitStill { object, at, bytes, stamp }, &[])?;
+        Ok(Box::new(move || Ok(matches!(self.finish(started, None)?.reply, Reply::Done {}))))
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]

@@ -17,6 +17,7 @@ use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Code, Fault, LocalOffset, Piece, ServerIndex};
 use pario_net::message::{Phase, Request};
 use pario_net::outbox::RecordMeta;
+use pario_server::Near;
 
 use super::direct::{self, DirectPart};
 use super::lease::Access;
@@ -75,8 +76,9 @@ impl OpenFile {
                 )
             })?;
         let _time = self.mount.timed(&self.mount.counters.write_ns);
-        let (_lock, access) = self.access_range((&(offset..end), place), Kind::Write, guarded)?;
-        self.write_under(&access, offset..end, data, heard)
+        let (lock, access) = self.access_range((&(offset..end), place), Kind::Write, guarded)?;
+        let at_once = lock.as_ref().is_some_and(|lock| lock.together);
+        self.write_all_under(&access, &[(offset, data)], (heard, at_once))
     }
 
     /// The same to a range that was checked, under an access that was begun.
@@ -87,7 +89,7 @@ impl OpenFile {
         data: &[u8],
         heard: &AtomicU64,
     ) -> Result<(), Fault> {
-        self.write_ranges_under(access, &[(range.start, data)], heard)
+        self.write_all_under(access, &[(range.start, data)], (heard, false))
     }
 
     /// The same to several ranges that share no byte; all go one way, since records among direct writes would be in their way.
@@ -97,12 +99,23 @@ impl OpenFile {
         ranges: &[(u64, &[u8])],
         heard: &AtomicU64,
     ) -> Result<(), Fault> {
+        self.write_all_under(access, ranges, (heard, false))
+    }
+
+    /// `at_once`: it is one call, of whole blocks, and others are to see it as a whole.
+    fn write_all_under(
+        self: &Arc<Self>,
+        access: &Access<'_>,
+        ranges: &[(u64, &[u8])],
+        (heard, at_once): (&AtomicU64, bool),
+    ) -> Result<(), Fault> {
         // Several are here because they are large.
         let large = match ranges {
             [(offset, data)] => self.is_large(*offset, data.len() as u64),
             _ => true,
         };
-        let to_write = |&(offset, data): &_| Write { file: self, access, offset, data, heard, large };
+        let to_write =
+            |&(offset, data): &_| Write { file: self, access, offset, data, heard, large, at_once };
         let writes: Vec<Write<'_>> = ranges.iter().map(to_write).collect();
         let written = write_ranges(&writes);
         // Behind the write: what another thread asked for ahead meanwhile may not have it.
@@ -137,6 +150,8 @@ pub(super) struct Write<'a> {
     pub(super) heard: &'a AtomicU64,
     /// Whether what is written together lies in large parts.
     large: bool,
+    /// Whether it is all that a call writes, and others are to see it as a whole.
+    at_once: bool,
 }
 
 /// What of a write does not go directly.
@@ -165,6 +180,10 @@ fn write_ranges(writes: &[Write<'_>]) -> Result<(), Fault> {
             write.commit(record)?;
         }
         if rest.messages {
+            if let Some(near) = write.file.near_for(write.data.len() as u64)? {
+                write.write_near(near)?;
+                continue;
+            }
             let to = if write.file.placed.is_some() { To::Everyone } else { To::OtherNodes };
             write.send(write.range(), to)?;
         }
@@ -285,6 +304,15 @@ impl Write<'_> {
         self.file.tell_fault(self.heard)
     }
 
+    /// To the server in this process, without a message.
+    fn write_near(&self, near: &Near) -> Result<(), Fault> {
+        let (session, object) = (self.file.mount.session(), self.file.object(self.access.generation));
+        self.file.note_unsynced(near.index());
+        let local = self.file.layout.locate(self.offset).1;
+        near.write(session, (object, self.at_once), (local, self.data))
+            .map_err(|fault| fault.at(self.file.describe()))
+    }
+
     /// Sends the parts on servers that are reached by message; all servers work at the same time.
     fn send(&self, range: Range<u64>, to: To) -> Result<(), Fault> {
         let mut started: Vec<Started> = Vec::new();
@@ -342,7 +370,11 @@ impl Write<'_> {
         parts: &mut Vec<&[u8]>,
         started: &mut Vec<Started>,
     ) -> Result<(), Fault> {
-        let request = Request::Write { object: self.file.object(self.access.generation), at };
+        let object = self.file.object(self.access.generation);
+        let request = match self.at_once {
+            true => Request::WriteAtOnce { object, at },
+            false => Request::Write { object, at },
+        };
         started.push(self.file.mount.start(server, &request, parts)?);
         parts.clear();
         // A server answers in order, so the oldest is the next to be free.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use pario_core::{Code, Fault, ServerIndex};
-use pario_server::store::{Answer, Claim, Companions, GiveBack, Grant, Pass, Take, Taken, Visit};
+use pario_server::store::{Answer, Claim, Companions, GiveBack, Grant, Pass, Take, Taken, Visit, Visited};
 use pario_sys::Piece;
 
 use crate::client::Mount;
@@ -59,6 +59,29 @@ impl Companions for Others {
         target: &'a mut [u8],
     ) -> Result<Answer<'a, bool>, Fault> {
         let answer = self.mount.visit_read(owner, visit, target).map_err(|fault| self.name(owner, fault))?;
+        Ok(Box::new(move || answer().map_err(|fault| self.name(owner, fault))))
+    }
+
+    fn read_at_once<'a>(
+        &'a self,
+        owner: ServerIndex,
+        visit: Visit,
+        target: &'a mut [u8],
+    ) -> Result<Answer<'a, Visited>, Fault> {
+        let answer =
+            self.mount.visit_at_once(owner, visit, target).map_err(|fault| self.name(owner, fault))?;
+        Ok(Box::new(move || answer().map_err(|fault| self.name(owner, fault))))
+    }
+
+    fn is_still(
+        &self,
+        owner: ServerIndex,
+        visit: Visit,
+        bytes: u64,
+        stamp: u64,
+    ) -> Result<Answer<'_, bool>, Fault> {
+        let asked = self.mount.visit_still(owner, visit, (bytes, stamp));
+        let answer = asked.map_err(|fault| self.name(owner, fault))?;
         Ok(Box::new(move || answer().map_err(|fault| self.name(owner, fault))))
     }
 

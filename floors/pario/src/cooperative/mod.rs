@@ -332,6 +332,9 @@ impl Cooperation {
         // With more nodes than there may be servers some share one.
         let place = near.unwrap_or(here % self.aggregators.len().max(1));
         let server = ServerIndex(u16::try_from(place).unwrap_or(0));
-        Ok(Through { layout: self.layout_at(server, facts)?, block_bytes: facts.block_bytes })
+        let near = self.own.as_ref().filter(|own| own.index == server).map(|own| own.server.near());
+        let (layout, block_bytes) = (self.layout_at(server, facts)?, facts.block_bytes);
+        let follows = facts.placement == Placement::LastWriter;
+        Ok(Through { layout, block_bytes, near, follows })
     }
 }

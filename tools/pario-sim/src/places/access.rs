@@ -21,10 +21,18 @@ const AT_ONCE: usize = 8;
 const BYTES: u64 = BLOCK_BYTES as u64;
 
 /// What an access finds or brings.
-struct Load {
-    tag: u64,
+pub(super) struct Load {
+    pub(super) tag: u64,
     writes: bool,
-    found: [u64; CELLS],
+    pub(super) found: [u64; CELLS],
+}
+
+/// What came of blocks that an owner was asked for.
+pub(super) enum Came {
+    /// These are this server's, with the numbers of their ownerships; why others did not come.
+    Mine(Vec<(u64, u64)>, Option<Fault>),
+    /// None; whether the write comes too late.
+    Refused { late: bool },
 }
 
 fn bytes(cells: &Range<usize>) -> Range<u64> {
@@ -49,8 +57,13 @@ impl Hand {
     /// An access of a client's, from its beginning to its end.
     pub(super) async fn access(self, client: usize, op: Op) {
         let mut load = Load { tag: op.tag, writes: op.writes, found: [0; CELLS] };
-        let placement = self.world().placement;
+        let (placement, moments) = {
+            let world = self.world();
+            (world.placement, world.moments)
+        };
         let done = match (placement, op.writes) {
+            (Placement::LastWriter, false) if moments => self.read_at_once(&op.cells, &mut load).await,
+            (Placement::LastWriter, true) if moments => self.write_at_once(&op.cells, &mut load).await,
             (Placement::Home, _) => self.at_homes(&op.cells, &mut load).await,
             (_, false) => self.read(&op.cells, &mut load).await,
             (_, true) => self.write(&op.cells, &mut load, placement == Placement::LastWriter).await,
@@ -62,6 +75,9 @@ impl Hand {
                 world.note(|| format!("client {client}: {op:?} found {:?}", load.found));
                 let found = (!op.writes).then_some(&load.found);
                 let parts = parts(&op, now, found);
+                if moments && let Err(what) = world.truth.is_whole(&op, &load.found) {
+                    world.violate(what);
+                }
                 world.truth.returned(client, op.tag, parts);
             }
             Err(fault) => {
@@ -94,7 +110,7 @@ impl Hand {
     }
 
     /// At this server.
-    fn here(&self, part: &Range<usize>, load: &mut Load) -> Result<(), Fault> {
+    pub(super) fn here(&self, part: &Range<usize>, load: &mut Load) -> Result<(), Fault> {
         let (server, mut world) = (self.server, self.world());
         if load.writes {
             return world.write_at(server, part.clone(), load.tag);
@@ -130,7 +146,12 @@ impl Hand {
                 Ok(true)
             }
             Reply::Done => Ok(true),
-            Reply::NotMine | Reply::Grants(_) | Reply::Taken(_) | Reply::Failed(_) => Ok(false),
+            Reply::NotMine
+            | Reply::NotNow
+            | Reply::Moment(..)
+            | Reply::Grants(_)
+            | Reply::Taken(_)
+            | Reply::Failed(_) => Ok(false),
         }
     }
 
@@ -203,7 +224,13 @@ impl Hand {
     }
 
     /// Asks an owner for blocks that are to be overwritten.
-    fn reach_for(&self, owner: usize, blocks: Range<u64>, told: bool, load: &Load) -> Option<(Reach, u64)> {
+    pub(super) fn reach_for(
+        &self,
+        owner: usize,
+        blocks: Range<u64>,
+        told: bool,
+        load: &Load,
+    ) -> Option<(Reach, u64)> {
         let server = self.server;
         let (syncs, of) =
             self.world().table(server, |table| table.reach_for(blocks.clone(), index(owner)))?;
@@ -222,34 +249,23 @@ impl Hand {
     async fn taken(&self, number: u64) -> Result<Taken, Fault> {
         match self.finish(number).await? {
             Reply::Taken(taken) => Ok(taken),
-            Reply::Grants(_) | Reply::Done | Reply::NotMine | Reply::Found(_) | Reply::Failed(_) => {
-                Err(Fault::new(Code::Protocol, "not an answer to a take"))
-            }
+            Reply::Grants(_)
+            | Reply::Done
+            | Reply::NotMine
+            | Reply::NotNow
+            | Reply::Found(_)
+            | Reply::Moment(..)
+            | Reply::Failed(_) => Err(Fault::new(Code::Protocol, "not an answer to a take")),
         }
     }
 
     /// What comes of blocks that were asked for; false if they were not the owner's to give.
-    async fn get(&self, mut reach: Reach, number: u64, load: &mut Load) -> Result<bool, Fault> {
-        let (server, blocks, owner) = (self.server, reach.blocks.clone(), reach.owner.at());
-        let mut heard = reach.heard(self.taken(number).await);
-        if let Heard::Again(take) = heard {
-            self.world().seen.visit("take asked for again");
-            heard = reach.heard(self.taken(self.start(owner, Ask::Take(take, load.tag))).await);
-        }
-        let (mine, fault) = match heard {
-            Heard::Mine(mine) => (mine, None),
-            Heard::Refused { late } => {
-                self.miss(blocks);
-                return Ok(late);
-            }
-            Heard::Unheard(fault) => (self.unheard(blocks.clone()).await, Some(fault)),
-            Heard::Again(_) => return Err(Fault::new(Code::Protocol, "a take is asked for twice at most")),
+    async fn get(&self, reach: Reach, number: u64, load: &mut Load) -> Result<bool, Fault> {
+        let server = self.server;
+        let (mine, fault) = match self.hear_take(reach, number, load).await? {
+            Came::Mine(mine, fault) => (mine, fault),
+            Came::Refused { late } => return Ok(late),
         };
-        let fault = fault.filter(|_| (mine.len() as u64) < blocks.end - blocks.start);
-        if fault.is_some() {
-            self.world().truth.fails(load.tag);
-        }
-        self.world().table(server, |table| table.got(&mine));
         let mut written = Ok(());
         for run in runs(&mine) {
             self.pause().await;
@@ -263,9 +279,39 @@ impl Hand {
             written = written.and(put);
         }
         self.world().table(server, |table| table.filled(&mine));
-        self.miss(blocks.filter(|block| mine.iter().all(|(own, _)| own != block)));
         written?;
         fault.map_or(Ok(true), Err)
+    }
+
+    /// Those of these blocks that came have no bytes yet, and must be filled.
+    pub(super) async fn hear_take(
+        &self,
+        mut reach: Reach,
+        number: u64,
+        load: &mut Load,
+    ) -> Result<Came, Fault> {
+        let (server, blocks, owner) = (self.server, reach.blocks.clone(), reach.owner.at());
+        let mut heard = reach.heard(self.taken(number).await);
+        if let Heard::Again(take) = heard {
+            self.world().seen.visit("take asked for again");
+            heard = reach.heard(self.taken(self.start(owner, Ask::Take(take, load.tag))).await);
+        }
+        let (mine, fault) = match heard {
+            Heard::Mine(mine) => (mine, None),
+            Heard::Refused { late } => {
+                self.miss(blocks);
+                return Ok(Came::Refused { late });
+            }
+            Heard::Unheard(fault) => (self.unheard(blocks.clone()).await, Some(fault)),
+            Heard::Again(_) => return Err(Fault::new(Code::Protocol, "a take is asked for twice at most")),
+        };
+        let fault = fault.filter(|_| (mine.len() as u64) < blocks.end - blocks.start);
+        if fault.is_some() {
+            self.world().truth.fails(load.tag);
+        }
+        self.world().table(server, |table| table.got(&mine));
+        self.miss(blocks.filter(|block| mine.iter().all(|(own, _)| own != block)));
+        Ok(Came::Mine(mine, fault))
     }
 
     fn miss(&self, blocks: impl Iterator<Item = u64>) {
@@ -290,7 +336,7 @@ impl Hand {
     }
 
     /// Asks all homes of blocks that nothing is known of.
-    async fn find_out(&self, blocks: Range<u64>) -> Result<(), Fault> {
+    pub(super) async fn find_out(&self, blocks: Range<u64>) -> Result<(), Fault> {
         loop {
             let server = self.server;
             let asked = {

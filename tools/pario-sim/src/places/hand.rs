@@ -74,7 +74,13 @@ impl Hand {
         .await?;
         match answer {
             Reply::Failed(fault) => Err(fault),
-            Reply::Grants(_) | Reply::Done | Reply::NotMine | Reply::Found(_) | Reply::Taken(_) => Ok(answer),
+            Reply::Grants(_)
+            | Reply::Done
+            | Reply::NotMine
+            | Reply::NotNow
+            | Reply::Found(_)
+            | Reply::Moment(..)
+            | Reply::Taken(_) => Ok(answer),
         }
     }
 

@@ -8,13 +8,15 @@
 //!  client ─► task: walk ─┬─ own block
 //!                        ├─ claim, give back, pass ─► home (directory)
 //!                        ├─ visit ─► owner's task ─► its block
-//!                        └─ take ──► owner's task ─► out of its cache ─► pass ─► home
+//!                        ├─ take ──► owner's task ─► out of its cache ─► pass ─► home
+//!                        └─ at one moment: all blocks held, or seen with the same stamps (moment)
 //! ```
 //! Not played: cuts, reading ahead, a second file. Always: the same seed gives the same run. Never: reads a clock, sleeps, spawns a thread.
 
 mod access;
 mod faults;
 mod hand;
+mod moment;
 mod net;
 mod owner;
 mod play;

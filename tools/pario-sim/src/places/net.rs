@@ -21,12 +21,16 @@ pub(super) enum Ask {
     /// Cells; whether the home said so just now.
     Read(Range<usize>, bool),
     Write(Range<usize>, u64, bool),
+    /// As it is at one moment.
+    Look(Range<usize>, bool),
+    /// Whether blocks have stamps of that sum still.
+    Still(Range<u64>, u64),
 }
 
 impl Ask {
-    /// What homes are told may come twice.
+    /// What homes are told may come twice, as may what changes nothing.
     pub(super) fn repeats(&self) -> bool {
-        matches!(self, Ask::Claim(_) | Ask::GiveBack(_) | Ask::Pass(_))
+        matches!(self, Ask::Claim(_) | Ask::GiveBack(_) | Ask::Pass(_) | Ask::Still(..))
     }
 }
 
@@ -35,7 +39,10 @@ pub(super) enum Reply {
     Grants(Vec<Grant>),
     Done,
     NotMine,
+    NotNow,
     Found(Vec<u64>),
+    /// With the sum of the blocks' stamps.
+    Moment(Vec<u64>, u64),
     Taken(Taken),
     Failed(Fault),
 }

@@ -38,7 +38,11 @@ impl World {
                 directory.pass(&pass);
                 Reply::Done
             }
-            Ask::Take(..) | Ask::Read(..) | Ask::Write(..) => Reply::NotMine,
+            Ask::Still(blocks, stamp) => match self.servers[server].table.stamps(blocks) {
+                Some(now) if now == stamp => Reply::Done,
+                Some(_) | None => Reply::NotNow,
+            },
+            Ask::Take(..) | Ask::Read(..) | Ask::Write(..) | Ask::Look(..) => Reply::NotMine,
         }
     }
 }
@@ -60,9 +64,13 @@ impl Hand {
         let claim = Claim { server, inode: INODE, block_bytes, blocks };
         match self.ask_home(home, Ask::Claim(claim)).await? {
             Reply::Grants(grants) => Ok(grants),
-            Reply::Done | Reply::NotMine | Reply::Found(_) | Reply::Taken(_) | Reply::Failed(_) => {
-                Ok(Vec::new())
-            }
+            Reply::Done
+            | Reply::NotMine
+            | Reply::NotNow
+            | Reply::Found(_)
+            | Reply::Moment(..)
+            | Reply::Taken(_)
+            | Reply::Failed(_) => Ok(Vec::new()),
         }
     }
 
@@ -86,7 +94,7 @@ impl Hand {
     }
 
     /// Finds out whose blocks are.
-    async fn learn(&self, blocks: Range<u64>) -> Result<(), Fault> {
+    pub(super) async fn learn(&self, blocks: Range<u64>) -> Result<(), Fault> {
         let mut at = blocks.start;
         while at < blocks.end {
             match self.begin(at..blocks.end).await {
@@ -122,7 +130,7 @@ impl Hand {
     }
 
     /// Somebody was sent here for blocks that were passed on.
-    async fn tell_owed(&self, blocks: Range<u64>) -> Result<(), Fault> {
+    pub(super) async fn tell_owed(&self, blocks: Range<u64>) -> Result<(), Fault> {
         loop {
             let server = self.server;
             let owed = self.world().table(server, |table| table.owed(blocks.clone()));
@@ -137,7 +145,7 @@ impl Hand {
     }
 
     /// Whether a home that sent somebody here knows better than what is remembered.
-    fn doubts(&self, blocks: &Range<u64>) -> bool {
+    pub(super) fn doubts(&self, blocks: &Range<u64>) -> bool {
         let server = self.server;
         let mut world = self.world();
         let doubts = world.table(server, |table| table.doubt(blocks.clone()));
@@ -174,7 +182,12 @@ impl Hand {
         let (cells, tag, told) = match ask {
             Ask::Read(cells, told) => (cells, None, told),
             Ask::Write(cells, tag, told) => (cells, Some(tag), told),
-            Ask::Claim(_) | Ask::GiveBack(_) | Ask::Pass(_) | Ask::Take(..) => return Ok(Reply::NotMine),
+            Ask::Claim(_)
+            | Ask::GiveBack(_)
+            | Ask::Pass(_)
+            | Ask::Take(..)
+            | Ask::Look(..)
+            | Ask::Still(..) => return Ok(Reply::NotMine),
         };
         let (server, blocks) = (self.server, blocks_of(&cells));
         let (fixed, blind) = {
@@ -227,7 +240,7 @@ impl Hand {
         let mut parted = self.part(&blocks, take.of).await;
         let told = take.visit.told;
         if told && (parted == Parted::Unknown || parted == Parted::Gone && self.doubts(&blocks)) {
-            self.learn(blocks.clone()).await?;
+            self.find_out(blocks.clone()).await?;
             parted = self.part(&blocks, take.of).await;
         }
         let Parted::Leaving(leaving) = parted else {

@@ -164,8 +164,12 @@ impl Play {
             }
             Event::Deliver(place) => self.deliver(place),
             Event::Begin(client) => {
-                let cells = self.world.borrow_mut().some_cells();
-                let writes = !self.world.borrow_mut().chance.once_in(3);
+                let writes = {
+                    let mut world = self.world.borrow_mut();
+                    let one_in = if world.moments { 2 } else { 3 };
+                    !world.chance.once_in(one_in)
+                };
+                let cells = self.world.borrow_mut().some_cells(writes);
                 self.world.borrow_mut().clients[client].left -= 1;
                 self.begin(client, writes, cells);
             }
@@ -253,6 +257,10 @@ impl Play {
                 let reply = world.at_home(to, ask);
                 world.reply((to, from), number, reply);
             }
+            Body::Ask(Ask::Look(cells, told)) => {
+                drop(world);
+                self.spawn(to, Duty::Looking, |hand| Box::pin(hand.look_for(from, number, (cells, told))));
+            }
             Body::Ask(Ask::Take(take, tag)) => {
                 drop(world);
                 self.spawn(to, Duty::Giving, |hand| Box::pin(hand.give(number, (take, tag))));
@@ -312,19 +320,26 @@ impl World {
         let (duty, threads) = match body {
             Body::Ask(Ask::Take(..)) => (Duty::Giving, self.threads.1),
             Body::Ask(Ask::Read(..) | Ask::Write(..)) => (Duty::Near, self.threads.0),
-            Body::Ask(Ask::Claim(_) | Ask::GiveBack(_) | Ask::Pass(_)) | Body::Reply(_) => return true,
+            Body::Ask(Ask::Look(..)) => (Duty::Looking, self.threads.1),
+            Body::Ask(Ask::Claim(_) | Ask::GiveBack(_) | Ask::Pass(_) | Ask::Still(..)) | Body::Reply(_) => {
+                return true;
+            }
         };
         self.tasks.values().filter(|task| (task.server, task.duty) == (server, duty)).count() < threads
     }
 
     /// What an access touches: whole blocks often.
-    fn some_cells(&mut self) -> std::ops::Range<usize> {
-        if self.chance.once_in(3) {
+    fn some_cells(&mut self, writes: bool) -> std::ops::Range<usize> {
+        // Only whole blocks are written at one moment.
+        let whole = writes && self.moments;
+        if self.chance.once_in(3) && !whole {
             let first = self.chance.below(CELLS);
             return first..(first + 1 + self.chance.below(4)).min(CELLS);
         }
-        let first = self.chance.below(BLOCKS);
-        let end = (first + 1 + self.chance.below(2)).min(BLOCKS);
+        // What is read at one moment is worth the more, the more owners it has.
+        let more = usize::from(self.moments && !writes);
+        let first = self.chance.below(BLOCKS - more);
+        let end = (first + 1 + more + self.chance.below(2 + more)).min(BLOCKS);
         first * BLOCK_CELLS..end * BLOCK_CELLS
     }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::server::Plain;
-use super::world::{BLOCK_CELLS, BLOCKS, CELLS};
+use super::world::{BLOCK_CELLS, BLOCKS, CELLS, Op};
 use crate::history::{Access, Did, sequential, visible};
 
 /// Writes that never ended, up to which one order of all accesses to a block is looked for: each may come at any time.
@@ -78,6 +78,35 @@ impl Truth {
             part
         };
         self.histories[client].extend(parts.into_iter().map(ended));
+    }
+
+    /// Whether an access that is to happen at one moment did: of no other write it may have found a part, and those that share cells with it
+    /// came in one order.
+    pub(super) fn is_whole(&self, op: &Op, found: &[u64; CELLS]) -> Result<(), String> {
+        let at = |cell: usize, tag: u64| self.came[cell].iter().position(|came| *came == tag);
+        let counts = |tag: u64| !self.failed.contains(&tag) && !self.weak.contains(&tag);
+        let pairs = op.cells.clone().flat_map(|one| op.cells.clone().map(move |two| (one, two)));
+        for (one, two) in pairs {
+            if op.writes {
+                let (Some(mine), Some(there)) = (at(one, op.tag), at(two, op.tag)) else { continue };
+                let later = self.came[one][mine + 1..].iter().filter(|tag| counts(**tag));
+                if let Some(tag) = later.copied().find(|tag| at(two, *tag).is_some_and(|at| at < there)) {
+                    return Err(format!(
+                        "writes {} and {tag} came to cells {one} and {two} in two orders",
+                        op.tag
+                    ));
+                }
+                continue;
+            }
+            let (tag, other) = (found[one], found[two]);
+            let (Some(due), Some(has)) = (at(two, tag), at(two, other)) else { continue };
+            if counts(tag) && has < due && tag != 0 {
+                return Err(format!(
+                    "{op:?} found write {tag} in cell {one} and not in cell {two}: {found:?}"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// A write is known to fail: what it was to replace may go with it.

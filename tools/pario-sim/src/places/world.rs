@@ -35,6 +35,7 @@ pub(super) enum Duty {
     Client,
     Near,
     Giving,
+    Looking,
     Background,
     Refresh,
 }
@@ -94,6 +95,8 @@ pub(super) struct World {
     pub(super) bug: Option<AnyBug>,
     pub(super) step: u64,
     pub(super) placement: Placement,
+    /// Accesses happen at one moment, where blocks follow their writers.
+    pub(super) moments: bool,
     pub(super) servers: Vec<Server>,
     pub(super) clients: Vec<Client>,
     pub(super) net: Net,
@@ -163,6 +166,7 @@ impl World {
             syncs_left: chance.below(4),
             healed: None,
             threads: (1 + chance.below(3), 1 + chance.below(2)),
+            moments: chance.once_in(2) && placement == Placement::LastWriter,
             violation: None,
             traces: false,
             trace: VecDeque::new(),
@@ -350,4 +354,5 @@ pub(crate) const WORDS: &[(&str, &str, &str)] = &[
     ("taking", "filling", "block taken"),
     ("taking", "unknown", "block missed"),
     ("filling", "mine", "block filled"),
+    ("mine", "filling", "block held"),
 ];

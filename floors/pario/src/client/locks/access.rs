@@ -12,6 +12,9 @@ use super::super::stream_write::Place;
 use super::kernel::KernelLock;
 use super::{HeldLock, Holder, OpenFile, Wished};
 
+/// The club of those who access a file at one moment. Files that are locked in the kernel, by a club of their own, have no such accesses.
+const TOGETHER: u64 = 2;
+
 /// Whether an access is guarded by a lock of its caller's already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Guarded {
@@ -33,6 +36,8 @@ pub(crate) struct AccessLock {
     pub(super) kernel: Option<KernelLock>,
     /// Its token is not kept.
     pub(super) passing: bool,
+    /// It keeps out those who do not access the file at one moment, and nobody else.
+    pub(in super::super) together: bool,
 }
 
 impl Drop for AccessLock {
@@ -125,10 +130,33 @@ impl OpenFile {
         Ok(lock)
     }
 
+    /// Keeps those from a range who do not access it at one moment: all who do are one to the manager, and their servers keep their order.
+    fn lock_together(self: &Arc<Self>, range: &Range<u64>) -> Result<AccessLock, Fault> {
+        let mut lock = self.call_lock();
+        let holder = Holder { space: LockSpace::Access {}, lane: lock.lane as u64, club: TOGETHER };
+        let shape = LockShape::Bytes { start: range.start, end: range.end };
+        // Even to read: those who only read at the manager must not meet one who writes under such a token.
+        let wished = Wished { holder, mode: LockMode::Exclusive {}, shape, view: None };
+        lock.held = Some(self.lock(&wished, (self.mount.number(), LockPatience::Wait {}))?);
+        lock.together = true;
+        Ok(lock)
+    }
+
+    /// Keeps all others from a range, this once: those who access it at one moment find their tokens again.
+    pub(in super::super) fn lock_passing(
+        self: &Arc<Self>,
+        range: &Range<u64>,
+        kind: Kind,
+    ) -> Result<AccessLock, Fault> {
+        let mut lock = self.lock_range(range, kind)?;
+        lock.passing = true;
+        Ok(lock)
+    }
+
     /// A lane for one more call; nothing is locked yet.
     pub(super) fn call_lock(self: &Arc<Self>) -> AccessLock {
         let (file, lane) = (Arc::clone(self), self.take_lane());
-        AccessLock { file, lane, held: None, kernel: None, passing: false }
+        AccessLock { file, lane, held: None, kernel: None, passing: false, together: false }
     }
 
     /// Begins an access to a range, with a lock around it where the phase needs one. Whoever waits for a lock holds up no lease. `place`
@@ -157,6 +185,10 @@ impl OpenFile {
             if lock.kernel.is_none() || self.is_all_direct(&access, range, kind)? {
                 return Ok((Some(lock), access));
             }
+        }
+        if self.can_be_at_once(range, kind)? {
+            let lock = self.lock_together(range)?;
+            return Ok((Some(lock), self.access(want)?));
         }
         let seen = place.and_then(Place::as_seen).and_then(|seen| Some((seen.with_next()?, seen)));
         let lock = match seen.filter(|_| !self.locks().recalled) {
