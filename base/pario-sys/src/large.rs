@@ -35,36 +35,23 @@ static WORTH: AtomicBool = AtomicBool::new(true);
 
 /// Maps a file that is shared with others, at a multiple of a large page where it is as long as that.
 pub(crate) fn map(fd: BorrowedFd<'_>, len: usize, protection: ProtFlags) -> io::Result<NonNull<u8>> {
-    let place = (LARGE_BYTES <= len).then(|| reserve(len)).and_then(Result::ok);
-    let (at, flags) = match place {
-        Some(place) => (place.as_ptr().cast(), MapFlags::SHARED | MapFlags::FIXED),
-        None => (std::ptr::null_mut(), MapFlags::SHARED),
-    };
-    // SAFETY: either the kernel chooses the address, or it is that of `len` bytes that `reserve` keeps for us and nobody knows of.
-    let mapped = unsafe { rustix::mm::mmap(at, len, protection, flags, fd, 0) };
-    if let (Some(place), Err(_)) = (place, &mapped) {
-        // SAFETY: what `reserve` kept, and nobody knows of.
-        let _ = unsafe { rustix::mm::munmap(place.as_ptr().cast(), len) };
-    }
-    Ok(NonNull::new(mapped?.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?)
+    // Only a hint: if another thread takes the place meanwhile, the kernel chooses another one, and pages are small.
+    let place = (LARGE_BYTES <= len).then(|| free_place(len)).and_then(Result::ok);
+    let place = place.unwrap_or(std::ptr::null_mut());
+    // SAFETY: the address is chosen by the kernel, or is what it says if nothing is there: no memory in use is replaced.
+    let mapped = unsafe { rustix::mm::mmap(place, len, protection, MapFlags::SHARED, fd, 0) }?;
+    Ok(NonNull::new(mapped.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?)
 }
 
-/// Keeps `len` bytes of addresses, from a multiple of a large page on.
-fn reserve(len: usize) -> io::Result<NonNull<u8>> {
+/// Where there are `len` bytes of free addresses from a multiple of a large page on.
+fn free_place(len: usize) -> io::Result<*mut libc::c_void> {
     let all = len.checked_add(LARGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: the address is chosen by the kernel, so no memory in use is replaced.
     let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), all, ProtFlags::empty(), flags) }?;
-    let before = start.addr().next_multiple_of(LARGE_BYTES) - start.addr();
-    let place = start.wrapping_byte_add(before);
-    let behind = (all - before - len).next_multiple_of(usize::try_from(SMALL_BYTES).expect("a small number"));
-    for (at, bytes) in [(start, before), (start.wrapping_byte_add(all - behind), behind)] {
-        if 0 < bytes {
-            // SAFETY: a part of the mapping just made, outside of what is kept.
-            let _ = unsafe { rustix::mm::munmap(at, bytes) };
-        }
-    }
-    Ok(NonNull::new(place.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?)
+    // SAFETY: exactly the mapping just made, which nobody knows of.
+    unsafe { rustix::mm::munmap(start, all) }?;
+    Ok(start.wrapping_byte_add(start.addr().next_multiple_of(LARGE_BYTES) - start.addr()))
 }
 
 /// Gives the large pages that lie in `range` of a mapping their memory as such, as far as that can be had. The mapping is of the whole file.

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use pario_core::limits::LARGE_PAGE_BYTES;
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, ProtFlags};
 use rustix::thread::futex;
@@ -109,11 +110,13 @@ impl Shared {
     pub fn make_present(&self, fd: &OwnedFd, range: Range<usize>) -> io::Result<()> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         large::make(fd, self.base, &range);
-        let (start, bytes) = (range.start as u64, range.len() as u64);
-        if bytes == 0 {
-            return Ok(());
+        // By pieces: a signal in the middle of one takes that one back.
+        for start in range.clone().step_by(LARGE_PAGE_BYTES) {
+            let bytes = (range.end - start).min(LARGE_PAGE_BYTES) as u64;
+            let piece = || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, start as u64, bytes);
+            rustix::io::retry_on_intr(piece)?;
         }
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, start, bytes))?)
+        Ok(())
     }
 
     /// Maps a segment that a peer made, after checking that nobody can change its size any more.

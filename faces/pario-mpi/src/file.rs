@@ -99,7 +99,9 @@ impl OpenFile {
         let told = mounted.as_ref().map(|mounted| wish.told(mounted.as_ref())).map_err(Problem::to_error);
         let told = told.as_deref().map_err(Clone::clone);
         let mode = format!("{amode:?}");
-        let alike: [(&str, &[u8]); 1] = [("the access mode of a file", mode.as_bytes())];
+        let kind = target.kind();
+        // Files of a partition and plain ones are opened in different ways: members must not set out on both.
+        let alike = [("the access mode of a file", mode.as_bytes()), ("where a file lies", kind.as_bytes())];
         let (file, name) = match target {
             Target::Ours { path, .. } => {
                 let (own, all) = group.duplicate_if(&alike, told)?;

@@ -37,6 +37,15 @@ pub enum Target {
 }
 
 impl Target {
+    /// Where it leads, in a word that all ranks must say alike.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Target::Ours { .. } => "in a partition",
+            Target::Plain { .. } => "in a plain file",
+            Target::Theirs => "with the MPI library",
+        }
+    }
+
     /// The path in the partition, or of the plain file.
     pub(crate) fn path(&self) -> &Path {
         match self {

@@ -28,7 +28,7 @@ pub struct Claim {
 }
 
 /// Numbers from one that a home gives to the next: an ownership that is passed on has the number after, without the home's doing.
-pub const NUMBERS: u64 = 1 << 20;
+pub const NUMBERS: u64 = 1 << 32;
 
 /// Whose a block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use pario_core::limits::{FILE_BYTES_MAX, FRAME_DATA_BYTES_MAX};
 use pario_core::{Clock, Code, Fault, LocalOffset, ObjectId, ServerIndex};
 use pario_sys::Piece;
 use pario_sys::clock::MonotonicClock;
@@ -26,8 +27,8 @@ use crate::error::StoreError;
 use crate::ownership::{Hold, Look, runs};
 use crate::places::{Visit, Visited};
 
-/// So long a write tries to have all its blocks.
-const HOLDS_MAX: Duration = Duration::from_secs(10);
+/// So long a write tries to have blocks whose owners do not settle. Those who are dead have long been told by then.
+const HOLDS_MAX: Duration = Duration::from_secs(120);
 /// How often a read begins anew that met somebody writing, or blocks that had moved.
 const LOOKS_MAX: u32 = 128;
 /// How often what came for it may be in vain.
@@ -48,6 +49,14 @@ enum Others {
     Changed,
 }
 
+/// Blocks that a write holds, with their numbers.
+#[derive(Debug, Default)]
+struct Holds {
+    all: Vec<(u64, u64)>,
+    /// Those that came from other servers, without their bytes.
+    taken: Vec<(u64, u64)>,
+}
+
 impl SharedFile {
     /// Overwrites whole blocks so that others see all of it or nothing.
     pub(super) fn write_at_once(
@@ -62,16 +71,16 @@ impl SharedFile {
             let text = format!("{}: only whole blocks are written at once", self.plain.path().display());
             return Err(StoreError::Below(Fault::new(Code::Invalid, text)));
         }
-        let mut held = Vec::new();
-        let gathered = self.hold_all(core, touch, (self.blocks(range), object), &mut held);
+        let mut holds = Holds::default();
+        let gathered = self.hold_all(core, touch, (self.blocks(range), object), &mut holds);
         let mut written = Ok(());
-        // What was taken has no other bytes than these, also if not all could be had.
-        for run in runs(&held) {
+        // What was taken has no other bytes than these, also if not all could be had; what is this server's own stays as it was then.
+        for run in runs(if gathered.is_ok() { &holds.all } else { &holds.taken }) {
             let run = self.bytes_of(run);
             let part = cut(pieces, run.start - range.start..run.end - range.start);
             written = written.and(self.write_taken(core, object.generation, run.start, &part));
         }
-        touch.owners.let_go(&held);
+        touch.owners.let_go(&holds.all);
         written.and(gathered)
     }
 
@@ -81,10 +90,11 @@ impl SharedFile {
         core: &Core,
         touch: &Touch,
         (blocks, object): (Range<u64>, ObjectId),
-        held: &mut Vec<(u64, u64)>,
+        holds: &mut Holds,
     ) -> Result<(), StoreError> {
         self.find_out(core, touch, blocks.clone())?;
-        let (mut at, mut tries, mut last, began) = (blocks.start, 0, self.place.server, MonotonicClock.now());
+        let (mut at, mut tries, mut last) = (blocks.start, 0, self.place.server);
+        let mut began = MonotonicClock.now();
         while at < blocks.end {
             if HOLDS_MAX < MonotonicClock.now().since(began) {
                 return Err(self.unsettled(touch, at, last));
@@ -92,9 +102,10 @@ impl SharedFile {
             match touch.owners.hold(at..blocks.end, |block| self.home(touch, block)) {
                 Hold::Mine(mine) => {
                     (at, tries) = (at + mine.len() as u64, 0);
-                    held.extend(mine);
+                    holds.all.extend(mine);
                 }
-                Hold::Used => {}
+                // By somebody who lives, in this process: it is waited for.
+                Hold::Used => began = MonotonicClock.now(),
                 Hold::Theirs(owner, run) => {
                     last = owner;
                     let visit = Visit { object, at: self.offset(at), told: 0 < tries };
@@ -102,7 +113,8 @@ impl SharedFile {
                     match self.hear(core, touch, reaching)? {
                         Came::Mine(mine, fault) => {
                             at += mine.len() as u64;
-                            held.extend(mine);
+                            holds.taken.extend(&mine);
+                            holds.all.extend(mine);
                             fault.map_or(Ok(()), |fault| Err(StoreError::Below(fault)))?;
                             tries = 0;
                         }
@@ -138,7 +150,7 @@ impl SharedFile {
         target: &mut [u8],
     ) -> Result<bool, StoreError> {
         let Some(touch) = self.touch.as_ref().filter(|touch| touch.follows) else { return Ok(false) };
-        let range = at..at.saturating_add(target.len() as u64);
+        let range = self.range_of(at, target.len() as u64)?;
         let (blocks, mut again, mut told) = (self.blocks(&range), 0, false);
         for _ in 0..LOOKS_MAX {
             self.find_out(core, touch, blocks.clone())?;
@@ -266,7 +278,7 @@ impl SharedFile {
         target: &mut [u8],
     ) -> Result<Visited, StoreError> {
         let Some(touch) = &self.touch else { return Ok(Visited::NotMine) };
-        let blocks = self.blocks(&(visit.at.0..visit.at.0.saturating_add(target.len() as u64)));
+        let blocks = self.blocks(&self.range_of(visit.at.0, target.len() as u64)?);
         let come = || touch.owners.visited_now(blocks.clone());
         // Never by waiting for a block: who asks keeps others waiting for its own.
         let learn = || self.find_out(core, touch, blocks.clone());
@@ -284,7 +296,22 @@ impl SharedFile {
     }
 
     pub(super) fn is_still(&self, visit: Visit, bytes: u64, stamp: u64) -> bool {
-        let blocks = self.blocks(&(visit.at.0..visit.at.0.saturating_add(bytes)));
+        let Some(range) =
+            self.range_of(visit.at.0, bytes).ok().filter(|_| bytes <= FRAME_DATA_BYTES_MAX as u64)
+        else {
+            return false;
+        };
+        let blocks = self.blocks(&range);
         self.touch.as_ref().is_some_and(|touch| touch.owners.stamps(blocks) == Some(stamp))
+    }
+
+    /// Bytes that a peer names: no file has others.
+    fn range_of(&self, at: u64, bytes: u64) -> Result<Range<u64>, StoreError> {
+        let end = at.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX);
+        end.map(|end| at..end).ok_or_else(|| {
+            let text =
+                format!("{}: {bytes} bytes at {at} are beyond every file", self.plain.path().display());
+            StoreError::Below(Fault::new(Code::TooLarge, text))
+        })
     }
 }

@@ -89,3 +89,15 @@ fn a_write_at_one_moment_takes_what_is_others_and_sends_no_byte() {
     let odd = stores[0].write_at_once(OBJECT, LocalOffset(1), &[Piece::from(found.as_slice())]);
     assert!(odd.is_err_and(|error| error.to_string().contains("whole blocks")));
 }
+
+/// Peers may name any number: it is an answer, not the end of a thread.
+#[test]
+fn places_beyond_every_file_are_refused() {
+    let net = Arc::new(Net::default());
+    let file = tempfile::tempfile().unwrap();
+    let stores = open(&net, 2, (100, true), &file);
+    for at in [u64::MAX - 10, u64::MAX - 4096, 1 << 63] {
+        let error = stores[0].read_at_once(OBJECT, LocalOffset(at), &mut [0; 4096]).unwrap_err();
+        assert!(error.to_string().contains("beyond every file"), "{error}");
+    }
+}

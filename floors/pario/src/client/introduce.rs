@@ -25,9 +25,11 @@ struct Begun {
 impl Mount {
     /// Offers the outbox to those servers of this node that never had it, with all views in use.
     pub(super) fn introduce(&self, servers: impl Iterator<Item = ServerIndex>) {
-        let Ok(outbox) = self.outbox() else { return };
+        let has_it = |server: &ServerIndex| {
+            self.outbox_if_made().is_some_and(|outbox| outbox.cursor(*server).is_some())
+        };
         let mut links: HashMap<ServerIndex, Arc<Connection>> = HashMap::new();
-        for server in servers.filter(|server| outbox.cursor(*server).is_none()) {
+        for server in servers.filter(|server| !has_it(server)) {
             let near = self.connection(server).ok().filter(|connection| connection.shares_memory());
             links.extend(near.map(|connection| (server, connection)));
         }
@@ -35,6 +37,7 @@ impl Mount {
         if links.len() < 2 {
             return;
         }
+        let Ok(outbox) = self.outbox() else { return };
         let servers: Vec<ServerIndex> = self.server_indices().filter(|one| links.contains_key(one)).collect();
         let begin = |server, from| Ok(self.begin_offer(&outbox, (server, &links[&server]), from));
         let end = |server, begun| self.end_offer((server, &links[&server]), begun);

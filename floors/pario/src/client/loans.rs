@@ -128,16 +128,14 @@ impl OpenFile {
         self.borrow_together(self.servers_in_turn(), wish);
     }
 
-    /// A file that has no byte yet is about to be written by the members of a group: the lease is at hand then, and the servers know the
-    /// outbox. Not where it has so many servers that most are not concerned, or where somebody else has it.
+    /// A file that has no byte yet is about to be written by the members of a group: the servers know the outbox then. Not where it has so
+    /// many servers that most are not concerned. The lease waits for the first write: whoever has it and does not write would be asked
+    /// for it by everybody who wants to know how long the file is.
     pub(super) fn get_ready_to_write(self: &Arc<Self>) {
-        if READY_SERVERS_MAX < self.layout.count() || self.size.load(Ordering::Acquire) != 0 {
-            return;
-        }
-        self.get_ready(Want::Write {});
-        if let Some(access) = self.access_if_held(Want::Write {}) {
-            // Whoever wants the lease back does not wait for servers.
-            drop(access);
+        if self.homeless.is_none()
+            && self.layout.count() <= READY_SERVERS_MAX
+            && self.size.load(Ordering::Acquire) == 0
+        {
             self.mount.introduce(self.servers_in_turn());
         }
     }

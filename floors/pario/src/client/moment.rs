@@ -41,7 +41,9 @@ impl OpenFile {
         let transfer = self.mount.transfer_bytes(self.layout.locate(range.start).0)? as u64;
         let whole = range.start.is_multiple_of(block) && range.end.is_multiple_of(block);
         let fits = range.end - range.start <= transfer;
-        Ok(fits && (whole || kind == Kind::Read) && (kind == Kind::Write || moments.tries()))
+        // The length changes by another message than the bytes: a lock keeps the two together for those who read across the old end.
+        let grows = kind == Kind::Write && self.size.load(Ordering::Acquire) < range.end;
+        Ok(fits && !grows && (whole || kind == Kind::Read) && (kind == Kind::Write || moments.tries()))
     }
 
     /// Reads what was there at one moment, as far as the file goes; `None` if that needs a lock.

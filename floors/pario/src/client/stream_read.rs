@@ -202,7 +202,7 @@ impl StreamRead<'_> {
             let doing = format!("reading bytes {stream:?} of a view from server {server}");
             Fault::from_io(&error, doing)
         })?;
-        self.file.mount.windows.note_read(descriptor, cost.bytes);
+        self.file.mount.windows.note_read(descriptor, cost.worth());
         Ok(cost)
     }
 

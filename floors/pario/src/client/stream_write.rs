@@ -219,6 +219,7 @@ impl StreamWrite<'_> {
             && concerns.iter().any(|one| !mount.is_told(one.server, &self.place.view))
         {
             mount.introduce(concerns.iter().map(|concern| concern.server));
+            mount.tell_view_together(concerns.iter().map(|concern| concern.server), &self.place.view);
         }
         for concern in concerns {
             let connection = self.file.mount.connection(concern.server).map_err(at)?;

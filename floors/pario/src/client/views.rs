@@ -177,6 +177,30 @@ impl Mount {
         Ok(())
     }
 
+    /// The same for several servers: all are told before the first answer is waited for. What fails is tried again, and told, where the view
+    /// is needed.
+    pub(super) fn tell_view_together(&self, servers: impl Iterator<Item = ServerIndex>, view: &NumberedView) {
+        let untold: Vec<ServerIndex> = servers.filter(|server| !self.is_told(*server, view)).collect();
+        // One is told where it is needed.
+        if untold.len() < 2 {
+            return;
+        }
+        let shape = &*view.shape;
+        let request = Request::DefineView { view: shape.number };
+        let begin = |server: ServerIndex| {
+            self.connection(server).ok()?;
+            let life = self.life(server);
+            Some((server, life, self.start(server, &request, &[&shape.bytes]).ok()?))
+        };
+        let begun: Vec<_> = untold.into_iter().filter_map(begin).collect();
+        for (server, life, started) in begun {
+            if self.finish(started, None).is_ok() {
+                self.count_shape(shape);
+                shape.told[server.at()].store(life, Ordering::Release);
+            }
+        }
+    }
+
     /// Before an outbox is offered again: tells the server all shapes that records from `from` on may need.
     pub(super) fn retell_views(
         &self,
