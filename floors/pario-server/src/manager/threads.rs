@@ -19,8 +19,8 @@ use super::memtable::Memtable;
 /// Callers of `sync` that may wait at a time.
 const SYNCS_WAITING_MAX: usize = CLIENTS_MAX * 4;
 const _: () = assert!(IN_FLIGHT_MAX <= SYNCS_WAITING_MAX, "one client alone must not fill the queue");
-/// Kicks that may wait: each makes the applier look at everything, so a second one of a kind adds nothing.
-const KICKS_WAITING_MAX: usize = 4;
+/// Kicks of a kind that may wait: each makes the applier look at everything, so a second one adds nothing.
+const KICKS_WAITING_MAX: usize = 1;
 
 /// What makes the applier look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +29,35 @@ pub enum Kick {
     Soon,
     /// Apply now.
     Now,
+}
+
+/// The applier's ends of its kicks: a queue for each kind, so that one that is full of those that can wait keeps none out that cannot.
+struct Kicked {
+    soon: Receiver<()>,
+    now: Receiver<()>,
+}
+
+/// The other ends.
+#[derive(Clone, Debug)]
+struct Kicker {
+    soon: Sender<()>,
+    now: Sender<()>,
+}
+
+impl Kicker {
+    fn new() -> (Kicker, Kicked) {
+        let ((soon, soon_kicks), (now, now_kicks)) = (bounded(KICKS_WAITING_MAX), bounded(KICKS_WAITING_MAX));
+        (Kicker { soon, now }, Kicked { soon: soon_kicks, now: now_kicks })
+    }
+
+    fn kick(&self, kick: Kick) {
+        let queue = match kick {
+            Kick::Soon => &self.soon,
+            Kick::Now => &self.now,
+        };
+        // A full queue has one of this kind.
+        let _ = queue.try_send(());
+    }
 }
 
 enum SyncerMessage {
@@ -42,20 +71,20 @@ enum SyncerMessage {
 #[derive(Debug)]
 pub struct Threads {
     syncer: Option<(Sender<SyncerMessage>, JoinHandle<()>)>,
-    applier: Option<(Sender<Kick>, JoinHandle<Applier>)>,
+    applier: Option<(Kicker, JoinHandle<Applier>)>,
 }
 
 impl Threads {
     /// Starts both.
     pub fn start(shared: &Arc<Shared>, base: Base) -> Result<Threads, Fault> {
         let (sync_sender, sync_messages) = bounded(SYNCS_WAITING_MAX);
-        let (kick_sender, kicks) = bounded(KICKS_WAITING_MAX);
-        let syncer = Syncer { shared: Arc::clone(shared), applier: kick_sender.clone() };
+        let (kicker, kicks) = Kicker::new();
+        let syncer = Syncer { shared: Arc::clone(shared), applier: kicker.clone() };
         let applier = Applier { shared: Arc::clone(shared), base, leftover: Vec::new() };
         let fault = |error| Fault::from_io(&error, "starting a thread for names");
         let syncer = thread("names-sync").spawn(move || syncer.run(&sync_messages)).map_err(fault)?;
         let applier = thread("names-apply").spawn(move || applier.run(&kicks)).map_err(fault)?;
-        Ok(Threads { syncer: Some((sync_sender, syncer)), applier: Some((kick_sender, applier)) })
+        Ok(Threads { syncer: Some((sync_sender, syncer)), applier: Some((kicker, applier)) })
     }
 
     /// Says that a record is waiting to be synced.
@@ -68,8 +97,8 @@ impl Threads {
 
     /// Says that rows are waiting to be applied.
     pub fn wake_applier(&self, kick: Kick) {
-        if let Some((sender, _)) = &self.applier {
-            let _ = sender.try_send(kick);
+        if let Some((kicker, _)) = &self.applier {
+            kicker.kick(kick);
         }
     }
 
@@ -110,8 +139,8 @@ impl Threads {
             // A thread that panicked has said so itself, and `ended` keeps it from being waited for.
             let _ = handle.join();
         }
-        let (sender, handle) = self.applier.take()?;
-        drop(sender);
+        let (kicker, handle) = self.applier.take()?;
+        drop(kicker);
         handle.join().ok()
     }
 }
@@ -138,7 +167,7 @@ impl Drop for EndGuard {
 
 struct Syncer {
     shared: Arc<Shared>,
-    applier: Sender<Kick>,
+    applier: Kicker,
 }
 
 impl Syncer {
@@ -204,7 +233,7 @@ impl Syncer {
                 // The system may have dropped the bytes that it could not write, so another sync would prove nothing.
                 state.suspect = target;
                 state.append_fault = Some(fault.clone());
-                let _ = self.applier.try_send(Kick::Now);
+                self.applier.kick(Kick::Now);
                 return Err(fault);
             }
         }
@@ -240,22 +269,25 @@ struct Applier {
 }
 
 impl Applier {
-    fn run(mut self, kicks: &Receiver<Kick>) -> Applier {
+    fn run(mut self, kicks: &Kicked) -> Applier {
         let _guard = EndGuard(Arc::clone(&self.shared));
         self.shared.reserve.hold();
         let mut timer = never();
         let mut armed = false;
         loop {
             select! {
-                recv(kicks) -> kick => match kick {
-                    Ok(Kick::Now) => {}
-                    Ok(Kick::Soon) if armed => continue,
-                    Ok(Kick::Soon) => {
+                recv(kicks.now) -> kick => if kick.is_err() {
+                    return self;
+                },
+                recv(kicks.soon) -> kick => {
+                    if kick.is_err() {
+                        return self;
+                    }
+                    if !armed {
                         timer = crossbeam_channel::after(self.shared.pace.apply_after);
                         armed = true;
-                        continue;
                     }
-                    Err(_) => return self,
+                    continue;
                 },
                 recv(timer) -> _ => {}
             }
@@ -346,5 +378,22 @@ impl Applier {
                 true
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The queue was one for both kinds: full of those that can wait, it lost the one that somebody waited for, until the next timer.
+    #[test]
+    fn a_kick_that_cannot_wait_is_not_lost_behind_those_that_can() {
+        let (kicker, kicked) = Kicker::new();
+        for _ in 0..10 {
+            kicker.kick(Kick::Soon);
+        }
+        kicker.kick(Kick::Now);
+        kicker.kick(Kick::Now);
+        assert_eq!((kicked.soon.try_iter().count(), kicked.now.try_iter().count()), (1, 1));
     }
 }
