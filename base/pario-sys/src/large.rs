@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_in_steps_is_made_of_large_pages_for_both_sides_and_keeps_its_bytes() {
+    fn memory_in_steps_keeps_its_bytes_for_both_sides() {
         let bytes = 3 * LARGE_BYTES + 4096;
         let (writer, fd) = Shared::create_in_steps("pario-large", bytes, 4096).unwrap();
         writer.write(100, b"abc");
@@ -139,9 +139,19 @@ mod tests {
         let mut rest = vec![1; 1000];
         reader.read(200, &mut rest);
         assert!(rest.iter().all(|byte| *byte == 0));
-        if kernel_can() && super::WORTH.load(std::sync::atomic::Ordering::Relaxed) {
-            assert!(3 * 2048 <= large_kib("pario-large"), "{} KiB of large pages", large_kib("pario-large"));
-        }
+    }
+
+    #[test]
+    fn a_kernel_that_can_gives_large_pages() {
+        let is_large = |_| {
+            let made = Shared::create("pario-pages", 3 * LARGE_BYTES).unwrap();
+            let found = large_kib("pario-pages");
+            drop(made);
+            found == 3 * 2048
+        };
+        // Another test may take the place in the moment before it is used.
+        let given_up = || !super::WORTH.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((0..10).any(is_large) || !kernel_can() || given_up());
     }
 
     #[test]

@@ -186,3 +186,27 @@ fn a_group_that_opens_a_file_to_read_needs_no_server_for_reading() {
     assert_eq!(counts.leases, 1);
     file.close().unwrap();
 }
+
+/// The lease is asked for by the first write and not before: whoever asks how long the file is would recall it.
+#[test]
+fn a_group_that_opens_a_fresh_file_has_offered_its_outbox_when_open_returns() {
+    let partition = start(EmbedTransport::Unix, EmbedStore::Files);
+    std::thread::scope(|scope| {
+        for group in pario::group::threads(2) {
+            let partition = &partition;
+            scope.spawn(move || {
+                let options = partition.options().create(true).read(true).write(true);
+                let file = options.open_all(&group, "f", &Hints::default()).unwrap();
+                group.barrier().unwrap();
+                if group.rank() == 0 {
+                    let (counts, _, _) = counted(partition, || {
+                        file.write_at(0, &[7; 100]).unwrap();
+                    });
+                    assert_eq!((counts.messages, counts.leases, counts.records), (1, 1, 1));
+                }
+                group.barrier().unwrap();
+                file.close().unwrap();
+            });
+        }
+    });
+}
