@@ -9,7 +9,9 @@ use std::path::Path;
 
 use common::stage::{Program, Stage, job, mounted, say, until};
 use common::{difference, pattern};
+use pario::core::Code;
 use pario::{Alone, Hints, Method};
+use rustix::process::Signal;
 
 const BYTES: usize = 300_000;
 /// Where the keeper finds a sign that it may go on.
@@ -98,4 +100,40 @@ fn a_file_that_is_open_in_a_tier_goes_with_its_close() {
     assert!(until(|| objects(&stage) == 0));
     std::fs::write(stage.dir().join("go-home"), "").unwrap();
     assert!(keeper.end(0).1.success());
+}
+
+/// What whoever makes room by removing a file relies on.
+#[test]
+fn the_bytes_of_a_large_file_are_gone_when_its_removal_returns() {
+    let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
+    let partition = stage.mount();
+    for turn in 0..10 {
+        let file = partition.create("large").unwrap();
+        file.write_at(0, &pattern(4 << 20, turn)).unwrap();
+        file.close().unwrap();
+        assert_eq!(objects(&stage), 2);
+        match turn % 2 {
+            0 => partition.remove_file("large").unwrap(),
+            _ => {
+                partition.create("other").unwrap().close().unwrap();
+                partition.rename("other", "large").unwrap();
+            }
+        }
+        assert_eq!(objects(&stage), 0, "turn {turn}");
+    }
+}
+
+#[test]
+fn a_stopped_server_keeps_nobody_from_removing_a_large_file() {
+    let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
+    let partition = stage.mount();
+    let file = partition.create("large").unwrap();
+    file.write_at(0, &pattern(4 << 20, 1)).unwrap();
+    file.close().unwrap();
+    stage.signal(1, Signal::STOP);
+    partition.remove_file("large").unwrap();
+    assert_eq!(partition.metadata("large").unwrap_err().code(), Code::NotFound);
+    assert_ne!(objects(&stage), 0, "the stopped server has its part");
+    stage.signal(1, Signal::CONT);
+    assert!(until(|| objects(&stage) == 0), "it is removed when the server is back");
 }

@@ -15,6 +15,18 @@ use crate::peers::{Rounds, RoundsResult, TASKS_MAX};
 
 /// How long a server that could not remove an object is left alone.
 const RETRY_MS: u64 = 2000;
+/// Whoever takes away a file of so many bytes is answered when they are gone: to have room is often why it was taken away, and
+/// freeing it takes processor time that whatever the caller does next would wait for.
+const AWAITED_BYTES_MIN: u64 = 1 << 20;
+/// How long a removal is awaited: a server that is stopped keeps nobody from going on.
+const AWAITED_MS_MAX: u64 = 1000;
+
+/// Who waits until the bytes of a file without a name are gone.
+pub(super) struct Awaiting {
+    pub(super) caller: Caller,
+    reply: NameReply,
+    since: Nanos,
+}
 
 /// A cut under way.
 #[derive(Clone, Copy)]
@@ -179,32 +191,66 @@ impl Home {
         }
     }
 
-    /// A file's last name is gone.
-    pub(super) fn unlinked(&mut self, attr: FileAttr) {
+    /// Answers whoever took a file's last name away; for a large file that nobody has open, when its bytes are gone.
+    pub(super) fn reply_unlinked(
+        &mut self,
+        caller: Caller,
+        (attr, reply): (FileAttr, NameReply),
+        now: Nanos,
+    ) {
+        if self.unlinked(attr) && AWAITED_BYTES_MIN <= attr.size {
+            self.awaiting.insert(attr.inode, Awaiting { caller, reply, since: now });
+        } else {
+            self.reply(caller, Reply::Name { reply });
+        }
+    }
+
+    /// The bytes are gone, or will be when a server is back.
+    fn end_awaiting(&mut self, inode: InodeId) {
+        if let Some(Awaiting { caller, reply, .. }) = self.awaiting.remove(&inode) {
+            self.reply(caller, Reply::Name { reply });
+        }
+    }
+
+    pub(super) fn end_long_awaiting(&mut self, now: Nanos) {
+        let over = |awaiting: &Awaiting| awaiting.since.plus_ms(AWAITED_MS_MAX) <= now;
+        let due: Vec<InodeId> =
+            self.awaiting.iter().filter(|(_, awaiting)| over(awaiting)).map(|(inode, _)| *inode).collect();
+        for inode in due {
+            self.end_awaiting(inode);
+        }
+    }
+
+    /// A file's last name is gone. Returns whether servers are being asked to remove its objects.
+    fn unlinked(&mut self, attr: FileAttr) -> bool {
         for session in self.users.of(attr.inode) {
             let notice = Notice::Unlinked { inode: attr.inode };
             self.effects.push(Effect::Tell { session, notice });
         }
         self.unremoved.insert(attr.inode, (Nanos(0), attr));
-        self.remove_if_unused(attr.inode);
+        self.remove_if_unused(attr.inode)
     }
 
-    pub(super) fn remove_if_unused(&mut self, inode: InodeId) {
+    /// Returns whether servers are being asked for it.
+    pub(super) fn remove_if_unused(&mut self, inode: InodeId) -> bool {
         if self.users.uses(inode) || !self.leases.holders(inode).is_empty() {
-            return;
+            return false;
         }
-        let Some((_, attr)) = self.unremoved.remove(&inode) else { return };
+        let Some((_, attr)) = self.unremoved.remove(&inode) else { return false };
         // The length may have grown since the name went.
         let attr = self.names.attr(inode).unwrap_or(attr);
         let rounds = removal(&attr);
         if rounds.is_empty() {
-            return self.forget_removed(attr);
+            self.forget_removed(attr);
+            return false;
         }
         reach(Point::RemoveNoted);
         self.ask_peers(Job::Remove(attr), rounds);
+        true
     }
 
     pub(super) fn removed(&mut self, attr: FileAttr, result: RoundsResult, now: Nanos) {
+        self.end_awaiting(attr.inode);
         match result {
             Ok(_) => {
                 reach(Point::RemoveCarried);

@@ -117,6 +117,8 @@ pub(crate) struct Home {
     unsettled: HashMap<(InodeId, SessionId), (Nanos, Fault)>,
     /// Files whose name and users are gone but whose objects could not be removed yet.
     unremoved: HashMap<InodeId, (Nanos, FileAttr)>,
+    /// Who is answered when the objects of a file are gone.
+    awaiting: HashMap<InodeId, length::Awaiting>,
     /// Writers known from before a restart that have not shown up.
     ghosts: HashMap<SessionId, Ghost>,
     /// Who is connected.
@@ -150,6 +152,7 @@ impl Home {
             unfinished: HashMap::new(),
             unsettled: HashMap::new(),
             unremoved: HashMap::new(),
+            awaiting: HashMap::new(),
             ghosts: HashMap::new(),
             clients: HashMap::new(),
             next: 1,
@@ -296,7 +299,8 @@ impl Home {
         }
         let answer = self.names.request(caller.origin(), &request, wall_ns())?;
         if let Some(unlinked) = answer.unlinked {
-            self.unlinked(unlinked.attr);
+            self.reply_unlinked(caller, (unlinked.attr, answer.reply), now);
+            return Ok(());
         }
         if let (NameRequest::Open { how, .. }, NameReply::Attr { attr }) = (&request, &answer.reply) {
             self.users.enter(caller.session, attr.inode);

@@ -81,6 +81,7 @@ impl Home {
     /// Nobody waits any more for what a gone session asked.
     fn drop_waits(&mut self, session: SessionId, now: Nanos) {
         self.looks.retain(|_, look| look.caller().session != session);
+        self.awaiting.retain(|_, awaiting| awaiting.caller.session != session);
         let mine = |wait: &Wait| match wait {
             Wait::Acquire { caller, .. } => caller.session == session,
             Wait::Cut(cut) => cut.caller().session == session,
@@ -188,6 +189,7 @@ impl Home {
             || !self.ghosts.is_empty()
             || !self.unsettled.is_empty()
             || !self.unremoved.is_empty()
+            || !self.awaiting.is_empty()
     }
 
     /// Looks after ghosts, failed settlings and removals, and tells whoever waits whom they wait for.
@@ -203,6 +205,7 @@ impl Home {
             self.retry_settling(inode);
         }
         self.retry_removals(now);
+        self.end_long_awaiting(now);
         if self.noticed.plus_ms(1000) <= now {
             self.noticed = now;
             self.tell_waiters(now);
