@@ -130,7 +130,10 @@ fn live(group: &Arc<dyn Group>, client: &Partition, method: Method) {
 
 /// The servers that each rank turned to in one call, in its order; insists that it waited for none before it had turned to all.
 fn transfers(call: &[Entry], request: &str) -> Vec<u64> {
-    let call = without_views(call);
+    sent_together(&without_views(call), request)
+}
+
+fn sent_together(call: &[Entry], request: &str) -> Vec<u64> {
     let is_transfer = |entry: &Entry| matches!(entry, Entry::Sent { request: sent, .. } if sent == request);
     let first = call.iter().position(is_transfer).expect("a transfer");
     let last = call.iter().rposition(is_transfer).expect("a transfer");
@@ -199,10 +202,16 @@ fn check(method: Method, written: usize) {
     }
 }
 
-/// On one node objects are lent, and read without a message from then on.
-fn check_loans() {
+/// On one node the first write tells all servers the view at once, and the others send nothing; objects are lent, and read without a message
+/// from then on.
+fn check_one_node() {
     for trace in trace(Method::ServerDirected, EmbedTransport::default(), &[0; RANKS]) {
         let calls = calls(&trace);
+        let told: BTreeSet<u64> = sent_together(calls[0], "DefineView").into_iter().collect();
+        assert_eq!(told.len(), usize::from(SERVERS), "{trace:?}");
+        for later in &calls[1..CALLS] {
+            assert_eq!(*later, [], "a write by message: {trace:?}");
+        }
         let lent: BTreeSet<u64> = transfers(calls[CALLS], "Lend").into_iter().collect();
         assert_eq!(lent.len(), usize::from(SERVERS), "{trace:?}");
         for later in &calls[CALLS + 1..2 * CALLS] {
@@ -217,5 +226,5 @@ fn all_servers_are_busy_and_none_is_hit_first_by_all() {
     check(Method::ServerDirected, usize::from(SERVERS));
     // Each rank shares memory with the aggregator that it is itself, and leaves records for it.
     check(Method::ClientDirected, RANKS - 1);
-    check_loans();
+    check_one_node();
 }
