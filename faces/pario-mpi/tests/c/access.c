@@ -283,6 +283,27 @@ static void mistakes(void)
     OK(MPI_File_close(&file));
 }
 
+/* A file of a partition and a plain one, where Pario serves both: they are opened in different ways, and nobody waits for the others. */
+static void different_files(const char *directory)
+{
+    char plain[1024];
+    MPI_File file = MPI_FILE_NULL;
+    if (size < 2 || directory == NULL || getenv("PARIO_CACHE") == NULL)
+        return;
+    for (int other = 0; other < size; other++) {
+        snprintf(plain, sizeof plain, "%s/plain", directory);
+        FAILS(MPI_File_open(MPI_COMM_WORLD, rank == other ? plain : name_of("not-plain"), NEW, MPI_INFO_NULL, &file), MPI_ERR_NOT_SAME);
+        CHECK(file == MPI_FILE_NULL);
+        snprintf(plain, sizeof plain, "%s/plain-%d", directory, rank == other);
+        FAILS(MPI_File_open(MPI_COMM_WORLD, plain, NEW, MPI_INFO_NULL, &file), MPI_ERR_NOT_SAME);
+        FAILS(MPI_File_open(MPI_COMM_WORLD, name_of(rank == other ? "one" : "two"), NEW, MPI_INFO_NULL, &file), MPI_ERR_NOT_SAME);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    snprintf(plain, sizeof plain, "%s/plain", directory);
+    OK(MPI_File_open(MPI_COMM_WORLD, plain, NEW | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    OK(MPI_File_close(&file));
+}
+
 static void large(void)
 {
 #if MPI_VERSION >= 4
@@ -324,6 +345,7 @@ int main(int argc, char **argv)
     representations();
     far();
     mistakes();
+    different_files(argc > 2 ? argv[2] : NULL);
     large();
     return end();
 }

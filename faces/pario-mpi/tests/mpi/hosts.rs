@@ -123,6 +123,7 @@ impl Hosts {
         }
         command.env("FI_TCP_IFACE", "cable").env("UCX_NET_DEVICES", "cable");
         command.env("LD_PRELOAD", installation.preload()).env("PARIO_STATS", "1").env("PARIO_EXPLAIN", "1");
+        command.env("PARIO_CACHE", "1");
         Ran::of(&mut command)
     }
 }

@@ -20,7 +20,9 @@ fn on_two_nodes(installation: Installation, source: &str) {
     words.extend([program.as_str(), "pario://p/", dir.as_str(), ":", "-n", "2"]);
     words.extend(second.iter().map(String::as_str).filter(|word| !word.is_empty()));
     words.extend([program.as_str(), "pario://p/", dir.as_str()]);
-    let ran = world.run(1, &words, &[("PARIO_TRANSPORT", "tcp"), ("PARIO_EXPLAIN", "1")]);
+    // Plain files are Pario's too, so that ranks can be made to want both kinds at once.
+    let variables = [("PARIO_TRANSPORT", "tcp"), ("PARIO_EXPLAIN", "1"), ("PARIO_CACHE", "1")];
+    let ran = world.run(1, &words, &variables);
     let name = format!("{source} on {}, two nodes", installation.name());
     assert!(ran.ok && ran.out.contains(", 0 failures"), "{name}: {}\n{}", ran.out, ran.complaints());
     assert!(ran.err.contains("client-directed: servers are on other nodes"), "{name}: {}", ran.err);
