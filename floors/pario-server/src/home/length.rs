@@ -18,8 +18,11 @@ const RETRY_MS: u64 = 2000;
 /// Whoever takes away a file of so many bytes is answered when they are gone: to have room is often why it was taken away, and
 /// freeing it takes processor time that whatever the caller does next would wait for.
 const AWAITED_BYTES_MIN: u64 = 1 << 20;
-/// How long a removal is awaited: a server that is stopped keeps nobody from going on.
-const AWAITED_MS_MAX: u64 = 1000;
+/// How long a removal is awaited: a server that is stopped or slow keeps nobody from going on. With a tick of the service it stays below the
+/// time in which a client whose connection breaks may ask once more.
+const AWAITED_MS_MAX: u64 = 400;
+/// Removals awaited at one time, so that those who wait do not use up what a connection can have under way.
+const AWAITING_MAX: usize = 32;
 
 /// Who waits until the bytes of a file without a name are gone.
 pub(super) struct Awaiting {
@@ -198,7 +201,8 @@ impl Home {
         (attr, reply): (FileAttr, NameReply),
         now: Nanos,
     ) {
-        if self.unlinked(attr) && AWAITED_BYTES_MIN <= attr.size {
+        let may_await = self.awaits_from <= now && self.awaiting.len() < AWAITING_MAX;
+        if self.unlinked(attr) && AWAITED_BYTES_MIN <= attr.size && may_await {
             self.awaiting.insert(attr.inode, Awaiting { caller, reply, since: now });
         } else {
             self.reply(caller, Reply::Name { reply });
@@ -217,6 +221,8 @@ impl Home {
         let due: Vec<InodeId> =
             self.awaiting.iter().filter(|(_, awaiting)| over(awaiting)).map(|(inode, _)| *inode).collect();
         for inode in due {
+            // Of many files that are removed one by one, not each waits for the same server.
+            self.awaits_from = now.plus_ms(RETRY_MS);
             self.end_awaiting(inode);
         }
     }

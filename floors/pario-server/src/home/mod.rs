@@ -119,6 +119,8 @@ pub(crate) struct Home {
     unremoved: HashMap<InodeId, (Nanos, FileAttr)>,
     /// Who is answered when the objects of a file are gone.
     awaiting: HashMap<InodeId, length::Awaiting>,
+    /// Until then nobody waits for that: a server was too slow.
+    awaits_from: Nanos,
     /// Writers known from before a restart that have not shown up.
     ghosts: HashMap<SessionId, Ghost>,
     /// Who is connected.
@@ -153,6 +155,7 @@ impl Home {
             unsettled: HashMap::new(),
             unremoved: HashMap::new(),
             awaiting: HashMap::new(),
+            awaits_from: Nanos(0),
             ghosts: HashMap::new(),
             clients: HashMap::new(),
             next: 1,

@@ -162,7 +162,9 @@ impl Above {
             return;
         }
         open.remove(&self.name);
-        if !open.is_empty()
+        let is_last = open.is_empty();
+        drop(open);
+        if !is_last
             && let Err(error) = self.cooperation.mount.remove_file(&self.name)
         {
             tracing::warn!(%error, "a name is kept that nobody uses");

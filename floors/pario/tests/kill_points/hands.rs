@@ -21,6 +21,7 @@ pub const REGION: usize = 20_000;
 const PACE: Duration = Duration::from_millis(5);
 const DIRECT: usize = 512 << 10;
 const CUT: usize = 30_000;
+const LARGE: usize = 1 << 20;
 
 /// What is done in a round.
 #[derive(Clone, Debug)]
@@ -151,7 +152,9 @@ impl Hand {
             }
             Work::Remove => {
                 let file = self.call(|hand| hand.partition.create(&path))?;
-                self.call(|_| file.write_at(0, &[7; 2 * CUT]))?;
+                // Of every other file the removal is answered when the servers have carried it out.
+                let bytes = if round.is_multiple_of(2) { 2 * CUT } else { LARGE };
+                self.call(|_| file.write_at(0, &vec![7; bytes]))?;
                 self.call(|_| file.close())?;
                 match self.call(|hand| hand.partition.remove_file(path)) {
                     Err(error) if error.code() == Code::NotFound => {}
