@@ -1,13 +1,13 @@
 //! A file's bytes as memory, for reading or writing many small pieces of it without a system call each.
 //!
 //! Never: forms a Rust reference to the bytes, which others may be writing; reads beyond the length that the file had when it was
-//! mapped. Always: a range is made present before it is read, so that a page that cannot be had is an error, not a signal.
+//! mapped. Always: a range is in memory when it is begun to be read, so that a page that a disk cannot give is an error, not a signal.
 
 #![expect(unsafe_code, reason = "mapping and copying raw memory")]
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -76,6 +76,22 @@ impl FileMap {
         self.len
     }
 
+    /// Whether a range of the mapped file can be read without waiting for a disk: all of it is in memory. False: it is not, and nothing was read.
+    ///
+    /// Its pages come when they are touched, sixteen at a time; asking for each of them first takes longer than copying a page does.
+    pub fn is_at_hand(&self, file: BorrowedFd<'_>, range: Range<usize>) -> io::Result<bool> {
+        let start = range.start.min(self.len) / PAGE * PAGE;
+        let end = range.end.min(self.len);
+        if end <= start {
+            return Ok(true);
+        }
+        match cached_pages(file, start..end) {
+            Some(cached) => Ok((end - start).div_ceil(PAGE) as u64 <= cached),
+            // A kernel before 6.5, or somebody else's file, of which we are not told.
+            None => self.populate(start..end).map(|()| true),
+        }
+    }
+
     /// Makes a range present in memory.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let start = range.start.min(self.len) / PAGE * PAGE;
@@ -110,6 +126,32 @@ impl FileMap {
         // SAFETY: `at <= len`, so the result is inside the mapping or one past its end.
         unsafe { self.base.as_ptr().add(at) }
     }
+}
+
+/// How many pages of a range of a file are in memory; `None` where that is not told.
+fn cached_pages(file: BorrowedFd<'_>, range: Range<usize>) -> Option<u64> {
+    /// As the kernel has them: `struct cachestat_range` and `struct cachestat`.
+    #[repr(C)]
+    struct Asked {
+        offset: u64,
+        bytes: u64,
+    }
+    #[repr(C)]
+    #[derive(Default)]
+    struct Told {
+        cached: u64,
+        dirty: u64,
+        writeback: u64,
+        evicted: u64,
+        recently_evicted: u64,
+    }
+    /// The number of `cachestat` on every architecture that we run on.
+    const CACHESTAT: libc::c_long = 451;
+    let asked = Asked { offset: range.start as u64, bytes: (range.end - range.start) as u64 };
+    let mut told = Told::default();
+    // SAFETY: the descriptor is open, and both structures live and have the kernel's layout.
+    let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const asked, &raw mut told, 0) };
+    (result == 0).then_some(told.cached)
 }
 
 /// Bytes that belong to a place of a file.
@@ -207,6 +249,27 @@ mod tests {
         map.copy_to(9900, &mut bytes);
         assert_eq!(bytes, [7; 100]);
         assert_eq!(map.len(), 10_000);
+    }
+
+    #[test]
+    fn only_what_is_in_memory_is_at_hand() {
+        const BYTES: usize = 3 << 20;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; BYTES]).unwrap();
+        file.set_len(2 * BYTES as u64).unwrap();
+        let map = FileMap::of(file.as_fd()).unwrap().unwrap();
+        if cached_pages(file.as_fd(), 0..BYTES).is_none() {
+            eprintln!("SKIPPED: this kernel does not tell what is in memory");
+            return;
+        }
+        let is_at_hand = |range| map.is_at_hand(file.as_fd(), range).unwrap();
+        for range in [0..BYTES, 5000..70_000, 70_001..70_002, BYTES - 1..BYTES, 10..10] {
+            assert!(is_at_hand(range.clone()), "{range:?}");
+        }
+        // What was never written is in no page.
+        assert!(!is_at_hand(BYTES..2 * BYTES));
+        assert!(!is_at_hand(BYTES - PAGE..BYTES + 1));
+        assert!(is_at_hand(2 * BYTES + 5..3 * BYTES), "behind the end is nothing to have");
     }
 
     #[test]

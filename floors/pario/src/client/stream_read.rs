@@ -21,9 +21,8 @@ use super::mount::Started;
 use super::open_file::OpenFile;
 use super::sieve::{self, Cost, Wanted};
 use super::stream_write::Place;
+use super::windows::{self, Window};
 
-/// Pieces below this size are copied out of a mapping, once it pays: making its pages present costs more than reading them.
-const MAPPED_BYTES_MAX: u64 = 4 << 10;
 /// Pieces of this size are reads of their own.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
 /// A mapping is used where at least one byte in so many is wanted.
@@ -149,8 +148,9 @@ impl StreamRead<'_> {
     fn read_lent(&self, concern: &Concern, loan: &Loan, target: &mut [u8]) -> Result<(), Fault> {
         let counters = &self.file.mount.counters;
         match loan {
-            Loan::Descriptor(descriptor) if self.maps(concern) && self.is_read_again(descriptor)? => {
-                self.read_mapped(concern, descriptor, target)?;
+            Loan::Descriptor(descriptor)
+                if self.maps(concern) && self.read_mapped(concern, descriptor, target)? =>
+            {
                 counters.mapped_reads.fetch_add(1, Ordering::Relaxed);
                 counters.mapped_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
             }
@@ -170,18 +170,12 @@ impl StreamRead<'_> {
     /// Whether the pieces lie so close together that whole pages of them are worth mapping.
     fn maps(&self, concern: &Concern) -> bool {
         // A plain file may be cut by anybody, and memory behind its end kills who touches it.
-        if self.file.mount.serves_plain_files() || MAPPED_BYTES_MAX < self.place.piece_bytes() {
+        if self.file.mount.serves_plain_files() {
             return false;
         }
         let Some(span) = self.place.span() else { return false };
         let here = (span.end - span.start) / u64::from(self.file.layout.count());
         here <= concern.bytes.saturating_mul(MAPPED_SPAN_MAX)
-    }
-
-    /// Whether this process has read as much of an object by calls as there is of it.
-    fn is_read_again(&self, descriptor: &Arc<OwnedFd>) -> Result<bool, Fault> {
-        let again = self.file.mount.windows.is_worth(descriptor);
-        again.map_err(|error| Fault::from_io(&error, "looking at a lent object"))
     }
 
     fn read_sieved(
@@ -206,17 +200,44 @@ impl StreamRead<'_> {
         Ok(cost)
     }
 
+    /// False: it must be read by calls.
     fn read_mapped(
         &self,
         concern: &Concern,
         descriptor: &Arc<OwnedFd>,
         target: &mut [u8],
-    ) -> Result<(), Fault> {
-        let end = self.file.layout.local_length(concern.server, self.size);
-        let window = self.file.map(concern.server, descriptor, end);
-        let window = window
-            .map_err(|error| Fault::from_io(&error, format!("mapping server {}'s object", concern.server)))?;
-        self.each(concern.server, target, |local, part| window.copy(local.0, part))
+    ) -> Result<bool, Fault> {
+        let (file, server) = (self.file, concern.server);
+        let Some(span) = self.place.span() else { return Ok(false) };
+        let range = file.layout.local_length(server, span.start)..file.layout.local_length(server, span.end);
+        let window = self
+            .window(concern, descriptor, &range)
+            .map_err(|error| Fault::from_io(&error, format!("mapping server {server}'s object")))?;
+        let Some(window) = window else { return Ok(false) };
+        self.each(server, target, |local, part| {
+            window.copy(local.0, part);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// A window onto a range of a server's object, ready to be copied from; none where calls read it sooner.
+    fn window(
+        &self,
+        concern: &Concern,
+        descriptor: &Arc<OwnedFd>,
+        range: &Range<u64>,
+    ) -> std::io::Result<Option<Arc<Window>>> {
+        let (file, server) = (self.file, concern.server);
+        let end = file.layout.local_length(server, self.size);
+        if let Some(window) = file.mapped(server, descriptor, end).filter(|window| window.is_ready(range)) {
+            return Ok(Some(window));
+        }
+        if !windows::pays(range, concern.bytes) && !file.mount.windows.is_read_again(descriptor)? {
+            return Ok(None);
+        }
+        let window = file.map(server, descriptor, end)?;
+        Ok(window.make_ready(descriptor, range)?.then_some(window))
     }
 
     /// Calls `read` for each piece that lies on a server.

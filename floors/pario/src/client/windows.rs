@@ -1,12 +1,14 @@
 //! Lent objects as memory, for reading small pieces without a system call.
 //!
-//! Making the pages of an object present costs more than reading them once. So a window pays for an object that is read again and again: one
-//! is made when as much of it was read by calls as there is, and kept for a while after its file is closed or its lease is gone. It is
-//! used again only under a new loan of the same object that is not shorter than it was.
+//! Pages of a mapping come when they are touched, many at a time, which costs little beside copying them. So whoever wants more than a few
+//! bytes of an object, or has read as much of it by calls as there is, copies them out of a window; only while they are in memory, which
+//! is looked at step by step: from a disk calls read faster. A window is kept for a while after its file is closed or its lease is gone,
+//! and used again only under a new loan of the same object that is not shorter than it was.
 //!
 //! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
 //! seconds, and at the next look if its object was removed, since it holds on to the space and memory of it.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,17 +18,35 @@ use pario_core::Nanos;
 use pario_sys::FileMap;
 use pario_sys::file_map::{FileIdentity, has_name};
 
-/// A mapping is made present in steps of this size.
+/// Whether an object is in memory is looked at in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
+/// Whoever wants fewer bytes of a step reads them by calls.
+const WANTED_BYTES_MIN: u64 = 16 << 10;
 /// Windows kept, used or not.
 const KEPT_MAX: usize = 64;
 /// A window that nobody uses is kept for so long.
 const IDLE: Duration = Duration::from_secs(2);
 
+/// Whether a window pays for whoever wants so many bytes of a range.
+pub(super) fn pays(range: &Range<u64>, wanted: u64) -> bool {
+    let steps = steps(range);
+    (steps.end - steps.start).saturating_mul(WANTED_BYTES_MIN) <= wanted
+}
+
+/// The steps that a range lies in.
+fn steps(range: &Range<u64>) -> Range<u64> {
+    let first = range.start / STEP_BYTES;
+    first..range.end.div_ceil(STEP_BYTES).max(first)
+}
+
+fn index(step: u64) -> usize {
+    usize::try_from(step).expect("inside a mapping")
+}
+
 /// An object as memory.
 pub(super) struct Window {
     map: Option<FileMap>,
-    /// Steps that were made present.
+    /// Steps that were in memory when they were looked at.
     present: Vec<AtomicBool>,
 }
 
@@ -41,31 +61,38 @@ impl Window {
         self.map.as_ref().map_or(0, |map| map.len() as u64)
     }
 
-    /// Copies bytes from `at` on; zeros behind the end.
+    /// Whether a range of the object can be copied from.
+    pub(super) fn is_ready(&self, range: &Range<u64>) -> bool {
+        self.missing(range).next().is_none()
+    }
+
+    /// Looks whether a range can be copied from. False: not all of it is in memory.
+    pub(super) fn make_ready(&self, object: &OwnedFd, range: &Range<u64>) -> std::io::Result<bool> {
+        let Some(map) = &self.map else { return Ok(true) };
+        for step in self.missing(range) {
+            let place = |step: u64| usize::try_from(step.saturating_mul(STEP_BYTES)).unwrap_or(usize::MAX);
+            if !map.is_at_hand(object.as_fd(), place(step)..place(step + 1))? {
+                return Ok(false);
+            }
+            self.present[index(step)].store(true, Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+
+    fn missing(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
+        let inside = range.start..range.end.min(self.len());
+        steps(&inside).filter(|step| !self.present[index(*step)].load(Ordering::Relaxed))
+    }
+
+    /// Copies bytes from `at` on, of a range that is ready; zeros behind the end.
     #[inline]
-    pub(super) fn copy(&self, at: u64, target: &mut [u8]) -> std::io::Result<()> {
+    pub(super) fn copy(&self, at: u64, target: &mut [u8]) {
         let inside = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX).min(target.len());
         let (head, tail) = target.split_at_mut(inside);
         if let Some(map) = self.map.as_ref().filter(|_| !head.is_empty()) {
-            let last = (at + head.len() as u64 - 1) / STEP_BYTES;
-            for step in at / STEP_BYTES..=last {
-                self.make_present(map, step)?;
-            }
             map.copy_to(usize::try_from(at).expect("inside a mapping"), head);
         }
         tail.fill(0);
-        Ok(())
-    }
-
-    #[inline]
-    fn make_present(&self, map: &FileMap, step: u64) -> std::io::Result<()> {
-        let present = &self.present[usize::try_from(step).expect("inside a mapping")];
-        if !present.load(Ordering::Relaxed) {
-            let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-            map.populate(place(step * STEP_BYTES)..place((step + 1) * STEP_BYTES))?;
-            present.store(true, Ordering::Relaxed);
-        }
-        Ok(())
     }
 }
 
@@ -120,11 +147,11 @@ impl Windows {
         Ok(window)
     }
 
-    /// Whether a window onto a lent object pays: there is one, or as much of the object was read without one as there is.
-    pub(super) fn is_worth(&self, descriptor: &Arc<OwnedFd>) -> std::io::Result<bool> {
+    /// Whether as much of a lent object was read by calls as there is.
+    pub(super) fn is_read_again(&self, descriptor: &Arc<OwnedFd>) -> std::io::Result<bool> {
         let (of, length) = FileIdentity::of(descriptor.as_fd())?;
         let read = self.reads().iter().find(|read| read.of == of).map_or(0, |read| read.bytes);
-        Ok(length <= read || self.lock().iter().any(|one| one.of == of))
+        Ok(length <= read)
     }
 
     /// So many bytes of an object were read by calls.
@@ -204,7 +231,8 @@ mod tests {
         let again = windows.open(&Arc::new(object.try_clone().unwrap()), 5000, at(1)).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let mut back = [0; 8];
-        again.copy(4996, &mut back).unwrap();
+        assert!(again.make_ready(&object, &(4996..5004)).unwrap());
+        again.copy(4996, &mut back);
         assert_eq!(back, [7, 7, 7, 7, 0, 0, 0, 0]);
         // Longer: what is new must be seen. Shorter: what is gone must not be touched.
         let file = std::fs::File::from(object.try_clone().unwrap());
@@ -251,21 +279,36 @@ mod tests {
     }
 
     #[test]
-    fn a_window_pays_when_as_much_was_read_as_there_is() {
+    fn a_window_pays_when_much_of_it_is_wanted_or_as_much_was_read_as_there_is() {
+        assert!(pays(&(0..10), WANTED_BYTES_MIN) && !pays(&(0..10), WANTED_BYTES_MIN - 1));
+        assert!(!pays(&(STEP_BYTES - 1..STEP_BYTES + 1), 2 * WANTED_BYTES_MIN - 1));
+        assert!(pays(&(STEP_BYTES - 1..STEP_BYTES + 1), 2 * WANTED_BYTES_MIN));
         let windows = Windows::default();
         let (one, other) = (object(&[1; 1000]), object(&[1; 1000]));
-        assert!(!windows.is_worth(&one).unwrap());
         windows.note_read(&one, 600);
-        assert!(!windows.is_worth(&one).unwrap());
+        assert!(!windows.is_read_again(&one).unwrap());
         windows.note_read(&one, 400);
-        assert!(windows.is_worth(&one).unwrap());
-        assert!(!windows.is_worth(&other).unwrap());
-        // One that there is costs nothing.
-        let _window = windows.open(&other, 1000, at(1)).unwrap();
-        assert!(windows.is_worth(&other).unwrap());
+        assert!(windows.is_read_again(&one).unwrap());
+        assert!(!windows.is_read_again(&other).unwrap());
         let more: Vec<Arc<OwnedFd>> = (0..KEPT_MAX).map(|_| object(&[1])).collect();
         more.iter().for_each(|object| windows.note_read(object, 1));
         assert_eq!(windows.reads().len(), KEPT_MAX);
+    }
+
+    #[test]
+    fn steps_are_made_ready_one_by_one_and_stay_so() {
+        let step = usize::try_from(STEP_BYTES).unwrap();
+        let object = object(&vec![5; 2 * step + 100]);
+        let window = Windows::default().open(&object, 1, at(1)).unwrap();
+        let range = |start: usize, end: usize| start as u64..end as u64;
+        assert!(!window.is_ready(&range(0, 1)));
+        assert!(window.make_ready(&object, &range(step - 1, step + 1)).unwrap());
+        assert!(window.is_ready(&range(0, 2 * step)) && !window.is_ready(&range(0, 2 * step + 1)));
+        assert!(window.make_ready(&object, &range(2 * step, 9 * step)).unwrap());
+        assert!(window.is_ready(&range(0, 9 * step)), "behind the end is nothing");
+        let mut back = [1; 200];
+        window.copy(2 * step as u64, &mut back);
+        assert!(back[..100] == [5; 100] && back[100..] == [0; 100]);
     }
 
     #[test]

@@ -164,9 +164,7 @@ impl Above {
         open.remove(&self.name);
         let is_last = open.is_empty();
         drop(open);
-        if !is_last
-            && let Err(error) = self.cooperation.mount.remove_file(&self.name)
-        {
+        if !is_last && let Err(error) = self.cooperation.mount.remove_file(&self.name) {
             tracing::warn!(%error, "a name is kept that nobody uses");
         }
     }
