@@ -238,6 +238,42 @@ fn windows_that_all_change_in_turn_cost_no_lock() {
     });
 }
 
+/// Whoever reads across the old end sees all of such a write or nothing: the length is told by another message than the bytes.
+#[test]
+fn a_write_that_lengthens_the_file_takes_a_lock_and_one_inside_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    let bytes = usize::try_from(2 * BLOCK).unwrap();
+    with_group(&[0, 1, 2], |group| {
+        let file = open_shared(&group, &path, &last_writer(64)).unwrap();
+        let rank = group.rank() as u64;
+        // All read and write the same blocks, until the file is in the mixed phase.
+        for round in 0..20 {
+            let mut found = vec![0; bytes];
+            file.write_at((rank + round) % 3 * BLOCK, &vec![1; bytes]).unwrap();
+            file.read_at((rank + round + 1) % 3 * BLOCK, &mut found).unwrap();
+        }
+        group.barrier().unwrap();
+        for turn in 0..group.size() {
+            if group.rank() == turn {
+                let end = file.len().unwrap();
+                let locks = || file.counts().locks;
+                let before = locks();
+                file.write_at(BLOCK, &vec![2; bytes]).unwrap();
+                let inside = locks();
+                file.write_at(end - BLOCK, &vec![3; bytes]).unwrap();
+                let longer = locks();
+                // Whoever has locked has a token from then on, and others ask for it.
+                assert!(0 < turn || inside == before, "rank {turn} writes inside");
+                assert!(inside < longer, "rank {turn} lengthens");
+                assert_eq!(file.len().unwrap(), end + BLOCK);
+            }
+            group.barrier().unwrap();
+        }
+        file.close().unwrap();
+    });
+}
+
 #[test]
 fn takes_in_all_directions_do_not_wait_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
