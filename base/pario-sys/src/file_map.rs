@@ -76,22 +76,6 @@ impl FileMap {
         self.len
     }
 
-    /// Whether a range of the mapped file can be read without waiting for a disk: all of it is in memory. False: it is not, and nothing was read.
-    ///
-    /// Its pages come when they are touched, sixteen at a time; asking for each of them first takes longer than copying a page does.
-    pub fn is_at_hand(&self, file: BorrowedFd<'_>, range: Range<usize>) -> io::Result<bool> {
-        let start = range.start.min(self.len) / PAGE * PAGE;
-        let end = range.end.min(self.len);
-        if end <= start {
-            return Ok(true);
-        }
-        match cached_pages(file, start..end) {
-            Some(cached) => Ok((end - start).div_ceil(PAGE) as u64 <= cached),
-            // A kernel before 6.5, or somebody else's file, of which we are not told.
-            None => self.populate(start..end).map(|()| true),
-        }
-    }
-
     /// Makes a range present in memory.
     pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
         let start = range.start.min(self.len) / PAGE * PAGE;
@@ -128,8 +112,24 @@ impl FileMap {
     }
 }
 
+/// Whether all of a range of a file is in memory, so that it can be read without waiting for a disk; `None` where we are not told: by a kernel
+/// before 6.5, or of somebody else's file. Behind the file's end nothing is.
+///
+/// Pages of a mapping that are in memory come when they are touched, sixteen at a time; asking for each of them first, as
+/// [`FileMap::populate`] does, takes longer than copying it.
+#[must_use]
+pub fn is_in_memory(file: BorrowedFd<'_>, range: Range<u64>) -> Option<bool> {
+    let page = PAGE as u64;
+    let start = range.start / page * page;
+    let pages = range.end.saturating_sub(start).div_ceil(page);
+    if range.is_empty() {
+        return Some(true);
+    }
+    cached_pages(file, start..range.end).map(|cached| pages <= cached)
+}
+
 /// How many pages of a range of a file are in memory; `None` where that is not told.
-fn cached_pages(file: BorrowedFd<'_>, range: Range<usize>) -> Option<u64> {
+fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
     /// As the kernel has them: `struct cachestat_range` and `struct cachestat`.
     #[repr(C)]
     struct Asked {
@@ -147,7 +147,7 @@ fn cached_pages(file: BorrowedFd<'_>, range: Range<usize>) -> Option<u64> {
     }
     /// The number of `cachestat` on every architecture that we run on.
     const CACHESTAT: libc::c_long = 451;
-    let asked = Asked { offset: range.start as u64, bytes: (range.end - range.start) as u64 };
+    let asked = Asked { offset: range.start, bytes: range.end - range.start };
     let mut told = Told::default();
     // SAFETY: the descriptor is open, and both structures live and have the kernel's layout.
     let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const asked, &raw mut told, 0) };
@@ -252,24 +252,23 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_memory_is_at_hand() {
-        const BYTES: usize = 3 << 20;
+    fn tells_what_is_in_memory() {
+        const BYTES: u64 = 3 << 20;
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&vec![7; BYTES]).unwrap();
-        file.set_len(2 * BYTES as u64).unwrap();
-        let map = FileMap::of(file.as_fd()).unwrap().unwrap();
-        if cached_pages(file.as_fd(), 0..BYTES).is_none() {
+        file.write_all(&vec![7; usize::try_from(BYTES).unwrap()]).unwrap();
+        file.set_len(2 * BYTES).unwrap();
+        let told = |range| is_in_memory(file.as_fd(), range);
+        if told(0..BYTES).is_none() {
             eprintln!("SKIPPED: this kernel does not tell what is in memory");
             return;
         }
-        let is_at_hand = |range| map.is_at_hand(file.as_fd(), range).unwrap();
         for range in [0..BYTES, 5000..70_000, 70_001..70_002, BYTES - 1..BYTES, 10..10] {
-            assert!(is_at_hand(range.clone()), "{range:?}");
+            assert_eq!(told(range.clone()), Some(true), "{range:?}");
         }
-        // What was never written is in no page.
-        assert!(!is_at_hand(BYTES..2 * BYTES));
-        assert!(!is_at_hand(BYTES - PAGE..BYTES + 1));
-        assert!(is_at_hand(2 * BYTES + 5..3 * BYTES), "behind the end is nothing to have");
+        // What was never written is in no page, and what is behind the end in none either.
+        for range in [BYTES..2 * BYTES, BYTES - 4096..BYTES + 1, 2 * BYTES..3 * BYTES] {
+            assert_eq!(told(range.clone()), Some(false), "{range:?}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use pario_sys::kill_point::{Point, reach};
 
 use super::mount::{Started, odd};
 use super::open_file::OpenFile;
-use super::windows::Window;
+use super::windows::{Window, Worth};
 
 /// Servers of a file whose objects are borrowed when it is opened.
 const READY_SERVERS_MAX: u16 = 16;
@@ -27,6 +27,8 @@ pub(super) struct Object {
     writable: bool,
     /// The object as memory, made when small pieces are read.
     window: Option<Arc<Window>>,
+    /// What was read of it by calls, gaps between pieces included.
+    read_bytes: u64,
     /// Under this lease the object is known not to exist.
     absent_under: u64,
     /// The server does not lend it: for writing, or at all.
@@ -65,6 +67,31 @@ pub(super) struct Wish {
 }
 
 impl OpenFile {
+    /// Why a window onto a lent object of `length` bytes is worth while, if it is: it `pays` for whoever wants to read now, and nothing was read by
+    /// calls yet; or as much of the object was as there is.
+    pub(super) fn worth(
+        &self,
+        (server, descriptor): (ServerIndex, &Arc<OwnedFd>),
+        pays: bool,
+        length: u64,
+    ) -> Option<Worth> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &objects[server.at()];
+        match object.read_bytes {
+            0 => pays.then_some(Worth::First),
+            read => (object.is_of(descriptor) && length <= read).then_some(Worth::Again),
+        }
+    }
+
+    /// So many bytes of an object were read by calls.
+    pub(super) fn note_read(&self, server: ServerIndex, descriptor: &Arc<OwnedFd>, bytes: u64) {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &mut objects[server.at()];
+        if object.is_of(descriptor) {
+            object.read_bytes = object.read_bytes.saturating_add(bytes);
+        }
+    }
+
     /// A lent object as memory, at least `bytes` long, if it is at hand.
     pub(super) fn mapped(
         &self,

@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError};
 use pario_core::{Fault, LocalOffset, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::Concern;
+use pario_sys::file_map::is_in_memory;
 use pario_view::Direction;
 
 use super::lease::Access;
@@ -21,7 +22,7 @@ use super::mount::Started;
 use super::open_file::OpenFile;
 use super::sieve::{self, Cost, Wanted};
 use super::stream_write::Place;
-use super::windows::{self, Window};
+use super::windows::{self, Window, Worth};
 
 /// Pieces of this size are reads of their own.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
@@ -196,7 +197,7 @@ impl StreamRead<'_> {
             let doing = format!("reading bytes {stream:?} of a view from server {server}");
             Fault::from_io(&error, doing)
         })?;
-        self.file.mount.windows.note_read(descriptor, cost.worth());
+        self.file.note_read(server, descriptor, cost.worth());
         Ok(cost)
     }
 
@@ -233,11 +234,20 @@ impl StreamRead<'_> {
         if let Some(window) = file.mapped(server, descriptor, end).filter(|window| window.is_ready(range)) {
             return Ok(Some(window));
         }
-        if !windows::pays(range, concern.bytes) && !file.mount.windows.is_read_again(descriptor)? {
+        let pays = windows::pays(range, concern.bytes);
+        let Some(worth) = file.worth((server, descriptor), pays, end) else { return Ok(None) };
+        // Before there is a window: one that nobody can use would hold on to the object.
+        let needed = worth.looks_at(range, end);
+        let told = is_in_memory(descriptor.as_fd(), needed.clone());
+        if !told.unwrap_or(worth == Worth::Again) {
             return Ok(None);
         }
         let window = file.map(server, descriptor, end)?;
-        Ok(window.make_ready(descriptor, range)?.then_some(window))
+        if told.is_none() {
+            window.make_ready(&needed)?;
+        }
+        window.note_ready(&needed);
+        Ok(Some(window))
     }
 
     /// Calls `read` for each piece that lies on a server.

@@ -1,9 +1,10 @@
 //! Lent objects as memory, for reading small pieces without a system call.
 //!
 //! Pages of a mapping come when they are touched, many at a time, which costs little beside copying them. So whoever wants more than a few
-//! bytes of an object, or has read as much of it by calls as there is, copies them out of a window; only while they are in memory, which
-//! is looked at step by step: from a disk calls read faster. A window is kept for a while after its file is closed or its lease is gone,
-//! and used again only under a new loan of the same object that is not shorter than it was.
+//! bytes of an object copies them out of a window, if the object is in memory, as far as it will be read next. If it is not, it is read by
+//! calls, which have the disk read ahead, and through a window when as much of it was read as there is, where it is in memory then. A
+//! window is kept for a while after its file is closed or its lease is gone, and used again only under a new loan of the same object that
+//! is not shorter than it was.
 //!
 //! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
 //! seconds, and at the next look if its object was removed, since it holds on to the space and memory of it.
@@ -22,10 +23,34 @@ use pario_sys::file_map::{FileIdentity, has_name};
 const STEP_BYTES: u64 = 1 << 20;
 /// Whoever wants fewer bytes of a step reads them by calls.
 const WANTED_BYTES_MIN: u64 = 16 << 10;
+/// So much of an object that was not read before is looked at.
+const AHEAD_BYTES: u64 = 256 << 20;
 /// Windows kept, used or not.
 const KEPT_MAX: usize = 64;
 /// A window that nobody uses is kept for so long.
 const IDLE: Duration = Duration::from_secs(2);
+
+/// Why a window is worth while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Worth {
+    /// Much is wanted; what follows will be wanted next.
+    First,
+    /// The object is read again and again.
+    Again,
+}
+
+impl Worth {
+    /// What has to be in memory, of an object of so many bytes, for whoever wants to read a range: whole steps.
+    pub(super) fn looks_at(self, range: &Range<u64>, length: u64) -> Range<u64> {
+        let start = range.start / STEP_BYTES * STEP_BYTES;
+        let ahead = match self {
+            Worth::First => AHEAD_BYTES,
+            Worth::Again => 0,
+        };
+        let end = range.end.next_multiple_of(STEP_BYTES).max(start.saturating_add(ahead)).min(length);
+        start..end.max(start)
+    }
+}
 
 /// Whether a window pays for whoever wants so many bytes of a range.
 pub(super) fn pays(range: &Range<u64>, wanted: u64) -> bool {
@@ -66,17 +91,17 @@ impl Window {
         self.missing(range).next().is_none()
     }
 
-    /// Looks whether a range can be copied from. False: not all of it is in memory.
-    pub(super) fn make_ready(&self, object: &OwnedFd, range: &Range<u64>) -> std::io::Result<bool> {
-        let Some(map) = &self.map else { return Ok(true) };
+    /// Says of a range that it is in memory, for all who come after.
+    pub(super) fn note_ready(&self, range: &Range<u64>) {
         for step in self.missing(range) {
-            let place = |step: u64| usize::try_from(step.saturating_mul(STEP_BYTES)).unwrap_or(usize::MAX);
-            if !map.is_at_hand(object.as_fd(), place(step)..place(step + 1))? {
-                return Ok(false);
-            }
             self.present[index(step)].store(true, Ordering::Relaxed);
         }
-        Ok(true)
+    }
+
+    /// Makes pages of a range present, where nobody can tell whether they are in memory.
+    pub(super) fn make_ready(&self, range: &Range<u64>) -> std::io::Result<()> {
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+        self.map.as_ref().map_or(Ok(()), |map| map.populate(place(range.start)..place(range.end)))
     }
 
     fn missing(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
@@ -96,17 +121,10 @@ impl Window {
     }
 }
 
-/// The windows of a mount, and what was read of objects that have none.
+/// The windows of a mount.
 #[derive(Default)]
 pub(super) struct Windows {
     kept: Mutex<Vec<Kept>>,
-    read: Mutex<Vec<Read>>,
-}
-
-/// What was read of an object by calls.
-struct Read {
-    of: FileIdentity,
-    bytes: u64,
 }
 
 struct Kept {
@@ -145,31 +163,6 @@ impl Windows {
         drop(kept);
         drop(gone);
         Ok(window)
-    }
-
-    /// Whether as much of a lent object was read by calls as there is.
-    pub(super) fn is_read_again(&self, descriptor: &Arc<OwnedFd>) -> std::io::Result<bool> {
-        let (of, length) = FileIdentity::of(descriptor.as_fd())?;
-        let read = self.reads().iter().find(|read| read.of == of).map_or(0, |read| read.bytes);
-        Ok(length <= read)
-    }
-
-    /// So many bytes of an object were read by calls.
-    pub(super) fn note_read(&self, descriptor: &Arc<OwnedFd>, bytes: u64) {
-        // Who cannot be told from others is not counted.
-        let Ok((of, _)) = FileIdentity::of(descriptor.as_fd()) else { return };
-        let mut reads = self.reads();
-        // The one that was read last is the last.
-        let before = reads.iter().position(|read| read.of == of).map(|at| reads.remove(at));
-        if reads.len() == KEPT_MAX {
-            reads.remove(0);
-        }
-        let bytes = before.map_or(0, |read| read.bytes).saturating_add(bytes);
-        reads.push(Read { of, bytes });
-    }
-
-    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of those that nobody has used for a while, or whose object is gone; whether idle ones are left.
@@ -231,7 +224,6 @@ mod tests {
         let again = windows.open(&Arc::new(object.try_clone().unwrap()), 5000, at(1)).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let mut back = [0; 8];
-        assert!(again.make_ready(&object, &(4996..5004)).unwrap());
         again.copy(4996, &mut back);
         assert_eq!(back, [7, 7, 7, 7, 0, 0, 0, 0]);
         // Longer: what is new must be seen. Shorter: what is gone must not be touched.
@@ -279,35 +271,36 @@ mod tests {
     }
 
     #[test]
-    fn a_window_pays_when_much_of_it_is_wanted_or_as_much_was_read_as_there_is() {
+    fn a_window_pays_when_much_of_each_step_is_wanted() {
         assert!(pays(&(0..10), WANTED_BYTES_MIN) && !pays(&(0..10), WANTED_BYTES_MIN - 1));
         assert!(!pays(&(STEP_BYTES - 1..STEP_BYTES + 1), 2 * WANTED_BYTES_MIN - 1));
         assert!(pays(&(STEP_BYTES - 1..STEP_BYTES + 1), 2 * WANTED_BYTES_MIN));
-        let windows = Windows::default();
-        let (one, other) = (object(&[1; 1000]), object(&[1; 1000]));
-        windows.note_read(&one, 600);
-        assert!(!windows.is_read_again(&one).unwrap());
-        windows.note_read(&one, 400);
-        assert!(windows.is_read_again(&one).unwrap());
-        assert!(!windows.is_read_again(&other).unwrap());
-        let more: Vec<Arc<OwnedFd>> = (0..KEPT_MAX).map(|_| object(&[1])).collect();
-        more.iter().for_each(|object| windows.note_read(object, 1));
-        assert_eq!(windows.reads().len(), KEPT_MAX);
     }
 
     #[test]
-    fn steps_are_made_ready_one_by_one_and_stay_so() {
+    fn whole_steps_are_looked_at_and_at_first_what_follows_too() {
+        let length = 3 * AHEAD_BYTES;
+        let range = STEP_BYTES + 5..STEP_BYTES + 6;
+        assert_eq!(Worth::Again.looks_at(&range, length), STEP_BYTES..2 * STEP_BYTES);
+        assert_eq!(Worth::First.looks_at(&range, length), STEP_BYTES..STEP_BYTES + AHEAD_BYTES);
+        assert_eq!(Worth::First.looks_at(&(0..length), length), 0..length);
+        assert_eq!(Worth::First.looks_at(&range, STEP_BYTES + 9), STEP_BYTES..STEP_BYTES + 9);
+        assert_eq!(Worth::Again.looks_at(&(length..length), 7), length..length);
+    }
+
+    #[test]
+    fn steps_that_are_ready_stay_so() {
         let step = usize::try_from(STEP_BYTES).unwrap();
         let object = object(&vec![5; 2 * step + 100]);
         let window = Windows::default().open(&object, 1, at(1)).unwrap();
-        let range = |start: usize, end: usize| start as u64..end as u64;
-        assert!(!window.is_ready(&range(0, 1)));
-        assert!(window.make_ready(&object, &range(step - 1, step + 1)).unwrap());
-        assert!(window.is_ready(&range(0, 2 * step)) && !window.is_ready(&range(0, 2 * step + 1)));
-        assert!(window.make_ready(&object, &range(2 * step, 9 * step)).unwrap());
-        assert!(window.is_ready(&range(0, 9 * step)), "behind the end is nothing");
+        assert!(!window.is_ready(&(0..1)));
+        window.note_ready(&(0..2 * STEP_BYTES));
+        assert!(window.is_ready(&(0..2 * STEP_BYTES)) && !window.is_ready(&(0..2 * STEP_BYTES + 1)));
+        window.make_ready(&(2 * STEP_BYTES..9 * STEP_BYTES)).unwrap();
+        window.note_ready(&(2 * STEP_BYTES..9 * STEP_BYTES));
+        assert!(window.is_ready(&(0..9 * STEP_BYTES)), "behind the end is nothing");
         let mut back = [1; 200];
-        window.copy(2 * step as u64, &mut back);
+        window.copy(2 * STEP_BYTES, &mut back);
         assert!(back[..100] == [5; 100] && back[100..] == [0; 100]);
     }
 
