@@ -1,7 +1,8 @@
 //! A file's bytes as memory, for reading or writing many small pieces of it without a system call each.
 //!
 //! Never: forms a Rust reference to the bytes, which others may be writing; reads beyond the length that the file had when it was
-//! mapped. Always: a range is in memory when it is begun to be read, so that a page that a disk cannot give is an error, not a signal.
+//! mapped. Always: whoever copies has looked before whether the range is in memory, or made it present, so that a page that a disk cannot
+//! give is an error and not a signal; one that is taken away in between, and cannot be had again, still is one.
 
 #![expect(unsafe_code, reason = "mapping and copying raw memory")]
 
@@ -10,25 +11,31 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
+use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::process::fork_generation;
 
 const PAGE: usize = 4096;
 
-/// Which file a descriptor is of, as long as somebody has it open or mapped.
+/// Which file a descriptor is of. Numbers of files that are gone are given to others, which were born later.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileIdentity {
-    device: u64,
+    device: (u32, u32),
     inode: u64,
+    /// Zero where the file system does not know.
+    born: (i64, u32),
 }
 
 impl FileIdentity {
     /// The file of a descriptor, and how long it is.
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<(FileIdentity, u64)> {
-        let stat = rustix::fs::fstat(fd)?;
-        let length = u64::try_from(stat.st_size).map_err(|_| io::ErrorKind::InvalidInput)?;
-        Ok((FileIdentity { device: stat.st_dev, inode: stat.st_ino }, length))
+        let wanted = StatxFlags::INO | StatxFlags::SIZE | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
+        let knows_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+        let born = if knows_birth { (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec) } else { (0, 0) };
+        let device = (stat.stx_dev_major, stat.stx_dev_minor);
+        Ok((FileIdentity { device, inode: stat.stx_ino, born }, stat.stx_size))
     }
 }
 
@@ -112,14 +119,14 @@ impl FileMap {
     }
 }
 
-/// Whether all of a range of a file is in memory, so that it can be read without waiting for a disk; `None` where we are not told: by a kernel
-/// before 6.5, or of somebody else's file. Behind the file's end nothing is.
+/// Whether all of a range of a file is in memory or on its way there; `None` where we are not told: by a kernel before 6.5, or of somebody
+/// else's file. Behind the file's end nothing is.
 ///
 /// Pages of a mapping that are in memory come when they are touched, sixteen at a time; asking for each of them first, as
 /// [`FileMap::populate`] does, takes longer than copying it.
 #[must_use]
 pub fn is_in_memory(file: BorrowedFd<'_>, range: Range<u64>) -> Option<bool> {
-    let page = PAGE as u64;
+    let page = rustix::param::page_size() as u64;
     let start = range.start / page * page;
     let pages = range.end.saturating_sub(start).div_ceil(page);
     if range.is_empty() {
@@ -249,6 +256,20 @@ mod tests {
         map.copy_to(9900, &mut bytes);
         assert_eq!(bytes, [7; 100]);
         assert_eq!(map.len(), 10_000);
+    }
+
+    #[test]
+    fn a_file_is_not_the_one_that_had_its_number_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let make = || FileIdentity::of(std::fs::File::create(&path).unwrap().as_fd()).unwrap().0;
+        let first = make();
+        // Births are told in ticks of the kernel's clock.
+        let is_another = (0..1_000_000).any(|_| {
+            std::fs::remove_file(&path).unwrap();
+            make() != first
+        });
+        assert!(is_another || first.born == (0, 0), "{first:?}");
     }
 
     #[test]

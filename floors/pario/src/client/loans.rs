@@ -14,7 +14,7 @@ use pario_sys::kill_point::{Point, reach};
 
 use super::mount::{Started, odd};
 use super::open_file::OpenFile;
-use super::windows::{Window, Worth};
+use super::windows::Window;
 
 /// Servers of a file whose objects are borrowed when it is opened.
 const READY_SERVERS_MAX: u16 = 16;
@@ -27,18 +27,10 @@ pub(super) struct Object {
     writable: bool,
     /// The object as memory, made when small pieces are read.
     window: Option<Arc<Window>>,
-    /// What was read of it by calls, gaps between pieces included.
-    read_bytes: u64,
     /// Under this lease the object is known not to exist.
     absent_under: u64,
     /// The server does not lend it: for writing, or at all.
     refused: Option<Refused>,
-}
-
-impl Object {
-    fn is_of(&self, descriptor: &Arc<OwnedFd>) -> bool {
-        self.descriptor.as_ref().is_some_and(|known| Arc::ptr_eq(known, descriptor))
-    }
 }
 
 /// What a server does not lend.
@@ -67,44 +59,6 @@ pub(super) struct Wish {
 }
 
 impl OpenFile {
-    /// Why a window onto a lent object of `length` bytes is worth while, if it is: it `pays` for whoever wants to read now, and nothing was read by
-    /// calls yet; or as much of the object was as there is.
-    pub(super) fn worth(
-        &self,
-        (server, descriptor): (ServerIndex, &Arc<OwnedFd>),
-        pays: bool,
-        length: u64,
-    ) -> Option<Worth> {
-        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &objects[server.at()];
-        match object.read_bytes {
-            0 => pays.then_some(Worth::First),
-            read => (object.is_of(descriptor) && length <= read).then_some(Worth::Again),
-        }
-    }
-
-    /// So many bytes of an object were read by calls.
-    pub(super) fn note_read(&self, server: ServerIndex, descriptor: &Arc<OwnedFd>, bytes: u64) {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &mut objects[server.at()];
-        if object.is_of(descriptor) {
-            object.read_bytes = object.read_bytes.saturating_add(bytes);
-        }
-    }
-
-    /// A lent object as memory, at least `bytes` long, if it is at hand.
-    pub(super) fn mapped(
-        &self,
-        server: ServerIndex,
-        descriptor: &Arc<OwnedFd>,
-        bytes: u64,
-    ) -> Option<Arc<Window>> {
-        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &objects[server.at()];
-        let window = object.window.as_ref().filter(|window| bytes <= window.len())?;
-        object.is_of(descriptor).then(|| Arc::clone(window))
-    }
-
     /// A lent object as memory, at least `bytes` long if it has so many.
     pub(super) fn map(
         &self,
@@ -112,14 +66,15 @@ impl OpenFile {
         descriptor: &Arc<OwnedFd>,
         bytes: u64,
     ) -> std::io::Result<Arc<Window>> {
-        if let Some(window) = self.mapped(server, descriptor, bytes) {
-            return Ok(window);
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &mut objects[server.at()];
+        let same = object.descriptor.as_ref().is_some_and(|known| Arc::ptr_eq(known, descriptor));
+        if let Some(window) = object.window.as_ref().filter(|window| same && bytes <= window.len()) {
+            return Ok(Arc::clone(window));
         }
         self.mount.keep_minding();
         let window = self.mount.windows.open(descriptor, bytes, self.mount.clock.now())?;
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &mut objects[server.at()];
-        if object.is_of(descriptor) {
+        if same {
             object.window = Some(Arc::clone(&window));
         }
         Ok(window)

@@ -39,13 +39,6 @@ pub(super) struct Cost {
     pub(super) bytes: u64,
 }
 
-impl Cost {
-    /// What it was worth in bytes: a call costs as much as reading a gap.
-    pub(super) fn worth(self) -> u64 {
-        self.bytes.max(self.calls.saturating_mul(GAP_BYTES_MAX))
-    }
-}
-
 /// Fills `target` with pieces that ascend in the object.
 pub(super) fn read(
     object: BorrowedFd<'_>,

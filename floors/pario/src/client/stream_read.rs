@@ -1,8 +1,8 @@
 //! Reading a range of a view's stream: from lent objects, small pieces together, or through a mapping where they are read again; by one
 //! message for each other server, which gathers its part; the next range is asked for before it is wanted.
 //!
-//! Never: returns bytes beyond the file's end, or a hole as anything but zeros; maps what may be cut. Always: waits for our own
-//! records first.
+//! Never: returns bytes beyond the file's end, or a hole as anything but zeros; maps what may be cut while its lease is held. Always: waits
+//! for our own records first.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,6 @@ use std::sync::{Arc, PoisonError};
 use pario_core::{Fault, LocalOffset, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::Concern;
-use pario_sys::file_map::is_in_memory;
 use pario_view::Direction;
 
 use super::lease::Access;
@@ -22,7 +21,6 @@ use super::mount::Started;
 use super::open_file::OpenFile;
 use super::sieve::{self, Cost, Wanted};
 use super::stream_write::Place;
-use super::windows::{self, Window, Worth};
 
 /// Pieces of this size are reads of their own.
 const PIECE_BYTES_MIN: u64 = 64 << 10;
@@ -150,7 +148,9 @@ impl StreamRead<'_> {
         let counters = &self.file.mount.counters;
         match loan {
             Loan::Descriptor(descriptor)
-                if self.maps(concern) && self.read_mapped(concern, descriptor, target)? =>
+                if self.maps(concern)
+                    && self.is_read_again(concern.server, descriptor)?
+                    && self.read_mapped(concern, descriptor, target)? =>
             {
                 counters.mapped_reads.fetch_add(1, Ordering::Relaxed);
                 counters.mapped_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
@@ -179,6 +179,18 @@ impl StreamRead<'_> {
         here <= concern.bytes.saturating_mul(MAPPED_SPAN_MAX)
     }
 
+    /// What a server has of the range that is wanted, from the first to the last byte.
+    fn local(&self, server: ServerIndex) -> Range<u64> {
+        let (layout, span) = (&self.file.layout, self.place.span().unwrap_or_default());
+        layout.local_length(server, span.start)..layout.local_length(server, span.end)
+    }
+
+    /// Whether this process has read so far into an object before.
+    fn is_read_again(&self, server: ServerIndex, descriptor: &Arc<OwnedFd>) -> Result<bool, Fault> {
+        let again = self.file.mount.windows.is_worth(descriptor, self.local(server).end);
+        again.map_err(|error| Fault::from_io(&error, "looking at a lent object"))
+    }
+
     fn read_sieved(
         &self,
         server: ServerIndex,
@@ -197,57 +209,29 @@ impl StreamRead<'_> {
             let doing = format!("reading bytes {stream:?} of a view from server {server}");
             Fault::from_io(&error, doing)
         })?;
-        self.file.note_read(server, descriptor, cost.worth());
+        self.file.mount.windows.note_read(descriptor, self.local(server).end);
         Ok(cost)
     }
 
-    /// False: it must be read by calls.
+    /// False: it is not in memory, and calls read it sooner.
     fn read_mapped(
         &self,
         concern: &Concern,
         descriptor: &Arc<OwnedFd>,
         target: &mut [u8],
     ) -> Result<bool, Fault> {
-        let (file, server) = (self.file, concern.server);
-        let Some(span) = self.place.span() else { return Ok(false) };
-        let range = file.layout.local_length(server, span.start)..file.layout.local_length(server, span.end);
-        let window = self
-            .window(concern, descriptor, &range)
-            .map_err(|error| Fault::from_io(&error, format!("mapping server {server}'s object")))?;
-        let Some(window) = window else { return Ok(false) };
+        let server = concern.server;
+        let range = self.local(server);
+        let at = |error| Fault::from_io(&error, format!("mapping server {server}'s object"));
+        let window = self.file.map(server, descriptor, range.end).map_err(at)?;
+        if !window.is_ready(descriptor, &range).map_err(at)? {
+            return Ok(false);
+        }
         self.each(server, target, |local, part| {
             window.copy(local.0, part);
             Ok(())
         })?;
         Ok(true)
-    }
-
-    /// A window onto a range of a server's object, ready to be copied from; none where calls read it sooner.
-    fn window(
-        &self,
-        concern: &Concern,
-        descriptor: &Arc<OwnedFd>,
-        range: &Range<u64>,
-    ) -> std::io::Result<Option<Arc<Window>>> {
-        let (file, server) = (self.file, concern.server);
-        let end = file.layout.local_length(server, self.size);
-        if let Some(window) = file.mapped(server, descriptor, end).filter(|window| window.is_ready(range)) {
-            return Ok(Some(window));
-        }
-        let pays = windows::pays(range, concern.bytes);
-        let Some(worth) = file.worth((server, descriptor), pays, end) else { return Ok(None) };
-        // Before there is a window: one that nobody can use would hold on to the object.
-        let needed = worth.looks_at(range, end);
-        let told = is_in_memory(descriptor.as_fd(), needed.clone());
-        if !told.unwrap_or(worth == Worth::Again) {
-            return Ok(None);
-        }
-        let window = file.map(server, descriptor, end)?;
-        if told.is_none() {
-            window.make_ready(&needed)?;
-        }
-        window.note_ready(&needed);
-        Ok(Some(window))
     }
 
     /// Calls `read` for each piece that lies on a server.

@@ -1,10 +1,9 @@
 //! Lent objects as memory, for reading small pieces without a system call.
 //!
-//! Pages of a mapping come when they are touched, many at a time, which costs little beside copying them. So whoever wants more than a few
-//! bytes of an object copies them out of a window, if the object is in memory, as far as it will be read next. If it is not, it is read by
-//! calls, which have the disk read ahead, and through a window when as much of it was read as there is, where it is in memory then. A
-//! window is kept for a while after its file is closed or its lease is gone, and used again only under a new loan of the same object that
-//! is not shorter than it was.
+//! Mapping an object and unmapping it costs as much as is gained by it once. So a window pays for what is read again: one
+//! is made when somebody wants what was read by calls before, and kept for a while after its file is closed or its lease is gone. It is
+//! used again only under a new loan of the same object that is not shorter than it was, and only for what is in memory: its pages come
+//! when they are touched, many at a time, and from a disk calls read faster.
 //!
 //! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
 //! seconds, and at the next look if its object was removed, since it holds on to the space and memory of it.
@@ -17,61 +16,19 @@ use std::time::Duration;
 
 use pario_core::Nanos;
 use pario_sys::FileMap;
-use pario_sys::file_map::{FileIdentity, has_name};
+use pario_sys::file_map::{FileIdentity, has_name, is_in_memory};
 
-/// Whether an object is in memory is looked at in steps of this size.
+/// Where nobody tells what is in memory, a mapping is made present in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
-/// Whoever wants fewer bytes of a step reads them by calls.
-const WANTED_BYTES_MIN: u64 = 16 << 10;
-/// So much of an object that was not read before is looked at.
-const AHEAD_BYTES: u64 = 256 << 20;
 /// Windows kept, used or not.
 const KEPT_MAX: usize = 64;
 /// A window that nobody uses is kept for so long.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Why a window is worth while.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Worth {
-    /// Much is wanted; what follows will be wanted next.
-    First,
-    /// The object is read again and again.
-    Again,
-}
-
-impl Worth {
-    /// What has to be in memory, of an object of so many bytes, for whoever wants to read a range: whole steps.
-    pub(super) fn looks_at(self, range: &Range<u64>, length: u64) -> Range<u64> {
-        let start = range.start / STEP_BYTES * STEP_BYTES;
-        let ahead = match self {
-            Worth::First => AHEAD_BYTES,
-            Worth::Again => 0,
-        };
-        let end = range.end.next_multiple_of(STEP_BYTES).max(start.saturating_add(ahead)).min(length);
-        start..end.max(start)
-    }
-}
-
-/// Whether a window pays for whoever wants so many bytes of a range.
-pub(super) fn pays(range: &Range<u64>, wanted: u64) -> bool {
-    let steps = steps(range);
-    (steps.end - steps.start).saturating_mul(WANTED_BYTES_MIN) <= wanted
-}
-
-/// The steps that a range lies in.
-fn steps(range: &Range<u64>) -> Range<u64> {
-    let first = range.start / STEP_BYTES;
-    first..range.end.div_ceil(STEP_BYTES).max(first)
-}
-
-fn index(step: u64) -> usize {
-    usize::try_from(step).expect("inside a mapping")
-}
-
 /// An object as memory.
 pub(super) struct Window {
     map: Option<FileMap>,
-    /// Steps that were in memory when they were looked at.
+    /// Steps that were made present.
     present: Vec<AtomicBool>,
 }
 
@@ -86,27 +43,22 @@ impl Window {
         self.map.as_ref().map_or(0, |map| map.len() as u64)
     }
 
-    /// Whether a range of the object can be copied from.
-    pub(super) fn is_ready(&self, range: &Range<u64>) -> bool {
-        self.missing(range).next().is_none()
-    }
-
-    /// Says of a range that it is in memory, for all who come after.
-    pub(super) fn note_ready(&self, range: &Range<u64>) {
-        for step in self.missing(range) {
-            self.present[index(step)].store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Makes pages of a range present, where nobody can tell whether they are in memory.
-    pub(super) fn make_ready(&self, range: &Range<u64>) -> std::io::Result<()> {
-        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
-        self.map.as_ref().map_or(Ok(()), |map| map.populate(place(range.start)..place(range.end)))
-    }
-
-    fn missing(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
+    /// Whether a range of the object can be copied from: it is in memory.
+    pub(super) fn is_ready(&self, object: &OwnedFd, range: &Range<u64>) -> std::io::Result<bool> {
+        let Some(map) = &self.map else { return Ok(true) };
         let inside = range.start..range.end.min(self.len());
-        steps(&inside).filter(|step| !self.present[index(*step)].load(Ordering::Relaxed))
+        if let Some(told) = is_in_memory(object.as_fd(), inside.clone()) {
+            return Ok(told);
+        }
+        for step in inside.start / STEP_BYTES..inside.end.div_ceil(STEP_BYTES) {
+            let present = &self.present[usize::try_from(step).expect("inside a mapping")];
+            if !present.load(Ordering::Relaxed) {
+                let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+                map.populate(place(step * STEP_BYTES)..place((step + 1) * STEP_BYTES))?;
+                present.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(true)
     }
 
     /// Copies bytes from `at` on, of a range that is ready; zeros behind the end.
@@ -121,10 +73,17 @@ impl Window {
     }
 }
 
-/// The windows of a mount.
+/// The windows of a mount, and what was read of objects that have none.
 #[derive(Default)]
 pub(super) struct Windows {
     kept: Mutex<Vec<Kept>>,
+    read: Mutex<Vec<Read>>,
+}
+
+/// How far an object was read by calls.
+struct Read {
+    of: FileIdentity,
+    end: u64,
 }
 
 struct Kept {
@@ -145,24 +104,51 @@ impl Windows {
         now: Nanos,
     ) -> std::io::Result<Arc<Window>> {
         let (of, length) = FileIdentity::of(descriptor.as_fd())?;
+        // Giving memory back takes its time, and nobody is to wait for that: it goes after the lock.
+        let mut gone;
         let mut kept = self.lock();
-        let gone = forget_idle(&mut kept, now);
+        gone = forget_idle(&mut kept, now);
         let fits = |window: &Window| bytes.min(length) <= window.len() && window.len() <= length;
         if let Some(one) = kept.iter_mut().find(|one| one.of == of && fits(&one.window)) {
             one.used = now;
             return Ok(Arc::clone(&one.window));
         }
         let window = Arc::new(Window::of(descriptor)?);
-        kept.retain(|one| one.of != of);
+        gone.extend(kept.extract_if(.., |one| one.of == of));
         while KEPT_MAX <= kept.len() {
             let oldest = (0..kept.len()).min_by_key(|at| kept[*at].used);
-            oldest.map(|at| kept.swap_remove(at));
+            gone.extend(oldest.map(|at| kept.swap_remove(at)));
         }
         let named = has_name(descriptor.as_fd()).then(|| Arc::clone(descriptor));
         kept.push(Kept { of, window: Arc::clone(&window), named, used: now });
         drop(kept);
         drop(gone);
         Ok(window)
+    }
+
+    /// Whether a window onto a lent object pays for whoever wants to read up to `end`: there is one, or so much was read without one before.
+    pub(super) fn is_worth(&self, descriptor: &Arc<OwnedFd>, end: u64) -> std::io::Result<bool> {
+        let (of, _) = FileIdentity::of(descriptor.as_fd())?;
+        let read = self.reads().iter().find(|read| read.of == of).map_or(0, |read| read.end);
+        Ok(end <= read || self.lock().iter().any(|one| one.of == of))
+    }
+
+    /// An object was read by calls, up to `end`.
+    pub(super) fn note_read(&self, descriptor: &Arc<OwnedFd>, end: u64) {
+        // Who cannot be told from others is not remembered.
+        let Ok((of, _)) = FileIdentity::of(descriptor.as_fd()) else { return };
+        let mut reads = self.reads();
+        // The one that was read last is the last.
+        let before = reads.iter().position(|read| read.of == of).map(|at| reads.remove(at));
+        if reads.len() == KEPT_MAX {
+            reads.remove(0);
+        }
+        let end = before.map_or(0, |read| read.end).max(end);
+        reads.push(Read { of, end });
+    }
+
+    fn reads(&self) -> MutexGuard<'_, Vec<Read>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of those that nobody has used for a while, or whose object is gone; whether idle ones are left.
@@ -224,6 +210,7 @@ mod tests {
         let again = windows.open(&Arc::new(object.try_clone().unwrap()), 5000, at(1)).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let mut back = [0; 8];
+        assert!(again.is_ready(&object, &(4996..5004)).unwrap());
         again.copy(4996, &mut back);
         assert_eq!(back, [7, 7, 7, 7, 0, 0, 0, 0]);
         // Longer: what is new must be seen. Shorter: what is gone must not be touched.
@@ -271,36 +258,35 @@ mod tests {
     }
 
     #[test]
-    fn a_window_pays_when_much_of_each_step_is_wanted() {
-        assert!(pays(&(0..10), WANTED_BYTES_MIN) && !pays(&(0..10), WANTED_BYTES_MIN - 1));
-        assert!(!pays(&(STEP_BYTES - 1..STEP_BYTES + 1), 2 * WANTED_BYTES_MIN - 1));
-        assert!(pays(&(STEP_BYTES - 1..STEP_BYTES + 1), 2 * WANTED_BYTES_MIN));
+    fn a_window_pays_for_what_is_read_again() {
+        let windows = Windows::default();
+        let (one, other) = (object(&[1; 1000]), object(&[1; 1000]));
+        let is_worth = |object, end| windows.is_worth(object, end).unwrap();
+        assert!(!is_worth(&one, 1));
+        windows.note_read(&one, 600);
+        windows.note_read(&one, 400);
+        assert!(is_worth(&one, 600) && !is_worth(&one, 601) && !is_worth(&other, 1));
+        // One that there is costs nothing.
+        let _window = windows.open(&other, 1000, at(1)).unwrap();
+        assert!(is_worth(&other, 1000));
+        let more: Vec<Arc<OwnedFd>> = (0..KEPT_MAX).map(|_| object(&[1])).collect();
+        more.iter().for_each(|object| windows.note_read(object, 1));
+        assert_eq!(windows.reads().len(), KEPT_MAX);
     }
 
     #[test]
-    fn whole_steps_are_looked_at_and_at_first_what_follows_too() {
-        let length = 3 * AHEAD_BYTES;
-        let range = STEP_BYTES + 5..STEP_BYTES + 6;
-        assert_eq!(Worth::Again.looks_at(&range, length), STEP_BYTES..2 * STEP_BYTES);
-        assert_eq!(Worth::First.looks_at(&range, length), STEP_BYTES..STEP_BYTES + AHEAD_BYTES);
-        assert_eq!(Worth::First.looks_at(&(0..length), length), 0..length);
-        assert_eq!(Worth::First.looks_at(&range, STEP_BYTES + 9), STEP_BYTES..STEP_BYTES + 9);
-        assert_eq!(Worth::Again.looks_at(&(length..length), 7), length..length);
-    }
-
-    #[test]
-    fn steps_that_are_ready_stay_so() {
-        let step = usize::try_from(STEP_BYTES).unwrap();
-        let object = object(&vec![5; 2 * step + 100]);
+    fn what_is_not_in_memory_is_not_ready_and_what_is_behind_the_end_is_nothing() {
+        let object = object(&[5; 10_000]);
+        std::fs::File::from(object.try_clone().unwrap()).set_len(2 * STEP_BYTES).unwrap();
         let window = Windows::default().open(&object, 1, at(1)).unwrap();
-        assert!(!window.is_ready(&(0..1)));
-        window.note_ready(&(0..2 * STEP_BYTES));
-        assert!(window.is_ready(&(0..2 * STEP_BYTES)) && !window.is_ready(&(0..2 * STEP_BYTES + 1)));
-        window.make_ready(&(2 * STEP_BYTES..9 * STEP_BYTES)).unwrap();
-        window.note_ready(&(2 * STEP_BYTES..9 * STEP_BYTES));
-        assert!(window.is_ready(&(0..9 * STEP_BYTES)), "behind the end is nothing");
+        let is_ready = |range| window.is_ready(&object, &range).unwrap();
+        assert!(is_ready(0..10_000) && is_ready(9_999..10_000));
+        assert!(is_ready(2 * STEP_BYTES..9 * STEP_BYTES));
+        // A hole is in no page, where that is told; where it is not, its pages are made.
+        let told = is_in_memory(object.as_fd(), 0..1).is_some();
+        assert_eq!(is_ready(STEP_BYTES..2 * STEP_BYTES), !told);
         let mut back = [1; 200];
-        window.copy(2 * STEP_BYTES, &mut back);
+        window.copy(9_900, &mut back);
         assert!(back[..100] == [5; 100] && back[100..] == [0; 100]);
     }
 
