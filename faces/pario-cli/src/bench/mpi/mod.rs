@@ -71,6 +71,7 @@ pub(crate) fn run(plan: &MpiPlan) -> Result<MpiReport, BenchError> {
     let bench = Bench::new(&ground)?;
     let progress = Progress::new();
     let mut cases: Vec<Case> = Vec::new();
+    let mut left_out: Vec<((&str, &Work), String)> = Vec::new();
     let works: Vec<Work> = plan.ranks.iter().flat_map(|ranks| works(plan, *ranks)).collect();
     let turns = turns(plan, &works);
     let of = turns.len() * bench.installations.len();
@@ -78,7 +79,17 @@ pub(crate) fn run(plan: &MpiPlan) -> Result<MpiReport, BenchError> {
         for (at, mpi) in bench.installations.iter().enumerate() {
             let text = format!("{}, {} ranks", work.kernel, work.ranks);
             progress.step(&text, done * bench.installations.len() + at, of);
-            let case = bench.measure(plan, &Run { mpi, work })?;
+            if left_out.iter().any(|(which, _)| *which == (mpi.io, work)) {
+                continue;
+            }
+            let case = match bench.measure(plan, &Run { mpi, work }) {
+                // Some libraries cannot do everything; that does not keep the others from being measured.
+                Err(BenchError::Worker(why)) if work.side == Side::Native => {
+                    left_out.push(((mpi.io, work), why));
+                    continue;
+                }
+                measured => measured?,
+            };
             match cases.iter_mut().find(|known| known.mpi == case.mpi && known.work == case.work) {
                 Some(known) => known.times.append(case.times),
                 None => cases.push(case),
@@ -87,7 +98,9 @@ pub(crate) fn run(plan: &MpiPlan) -> Result<MpiReport, BenchError> {
     }
     drop(progress);
     let machine = Machine::here(ground.dir());
-    let report = MpiReport::new(plan, (figures(&cases), cases), (machine, bench.settings(plan)));
+    let mut settings = bench.settings(plan);
+    settings.extend(left_out.into_iter().map(|(_, why)| format!("left out, since it failed: {why}")));
+    let report = MpiReport::new(plan, (figures(&cases), cases), (machine, settings));
     ground.end()?;
     if let Some(dir) = &plan.plots {
         report.draw(dir)?;

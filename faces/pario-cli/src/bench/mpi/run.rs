@@ -21,8 +21,8 @@ const SOURCES: [(&str, &str); 4] = [
 const PACE: &str = include_str!("../../mpi/pace.c");
 /// Memory that a run needs, in sizes of its file: what ranks write and read, the page cache, outboxes.
 const SIZES_TOUCHED: u64 = 5;
-/// A run may take so long; MPI ranks that hang are ended.
-const SECONDS_MAX: &str = "600";
+/// A run may take so long, some ten times what the slowest takes; MPI ranks that hang are ended.
+const SECONDS_MAX: &str = "180";
 /// For more ranks than cores, on one host, also as root.
 const SETTINGS: [(&str, &str); 6] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -146,9 +146,7 @@ impl<'a> Bench<'a> {
         let times = text.lines().find_map(Times::parse).filter(|_| ran.status.success());
         let work = run.work;
         let times = times.ok_or_else(|| {
-            let said = String::from_utf8_lossy(&ran.stderr);
-            let said =
-                said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+            let said = why(&String::from_utf8_lossy(&ran.stderr), ran.status.code());
             let (kernel, how, ranks) = (&work.kernel, work.how.word(), work.ranks);
             BenchError::Worker(format!("{kernel} {how} on {}, {ranks} ranks: {said}", run.mpi.io))
         })?;
@@ -201,6 +199,16 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// What a program that failed said, in a line: the first with a word in it.
+fn why(said: &str, code: Option<i32>) -> String {
+    // As `timeout` ends.
+    if matches!(code, Some(124 | 137)) {
+        return format!("it did not end within {SECONDS_MAX} s");
+    }
+    let line = said.lines().find(|line| line.contains(char::is_alphanumeric));
+    line.unwrap_or("it said nothing").trim().to_owned()
+}
+
 fn compile(
     compiler: &Path,
     options: &[&str],
@@ -231,4 +239,17 @@ fn version(launcher: &Path) -> String {
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_program_failed_is_its_first_line_with_a_word() {
+        assert_eq!(why("\n-----\n  A process died.\nmore\n", Some(1)), "A process died.");
+        assert_eq!(why("----\n", Some(1)), "it said nothing");
+        assert_eq!(why("mpiexec: ended", Some(124)), "it did not end within 180 s");
+        assert_eq!(why("", None), "it said nothing");
+    }
 }
