@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::case::{Case, Side, Times, Work};
 use super::{LIMIT, LIMITED_OUTBOX, LIMITED_ROUNDS, MpiPlan, SERVERS, compute_ms};
 use crate::bench::ground::Ground;
 use crate::bench::{BenchError, backed};
+use crate::clock::Began;
 use crate::mpi::{Abi, in_path, launcher};
 
 /// The program; the first is compiled, it includes the others.
@@ -22,7 +24,7 @@ const PACE: &str = include_str!("../../mpi/pace.c");
 /// Memory that a run needs, in sizes of its file: what ranks write and read, the page cache, outboxes.
 const SIZES_TOUCHED: u64 = 5;
 /// A run may take so long, some ten times what the slowest takes; MPI ranks that hang are ended.
-const SECONDS_MAX: &str = "180";
+const SECONDS_MAX: u64 = 180;
 /// For more ranks than cores, on one host, also as root.
 const SETTINGS: [(&str, &str); 6] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
@@ -140,13 +142,14 @@ impl<'a> Bench<'a> {
         if plan.backed {
             backed::touch((plan.megabytes << 20).saturating_mul(SIZES_TOUCHED));
         }
+        let began = Began::now();
         let ran = command.output().map_err(BenchError::when("running a kernel"))?;
         let _ = std::fs::remove_file(&plain);
         let text = String::from_utf8_lossy(&ran.stdout);
         let times = text.lines().find_map(Times::parse).filter(|_| ran.status.success());
         let work = run.work;
         let times = times.ok_or_else(|| {
-            let said = why(&String::from_utf8_lossy(&ran.stderr), ran.status.code());
+            let said = why(&String::from_utf8_lossy(&ran.stderr), began.elapsed());
             let (kernel, how, ranks) = (&work.kernel, work.how.word(), work.ranks);
             BenchError::Worker(format!("{kernel} {how} on {}, {ranks} ranks: {said}", run.mpi.io))
         })?;
@@ -157,7 +160,7 @@ impl<'a> Bench<'a> {
         let own = std::env::current_exe().map_err(BenchError::when("finding pario"))?;
         let work = run.work;
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", SECONDS_MAX]);
+        command.args(["-k", "5", &SECONDS_MAX.to_string()]);
         let file = match work.side {
             Side::Native | Side::Hand => {
                 if work.limited {
@@ -200,9 +203,8 @@ impl<'a> Bench<'a> {
 }
 
 /// What a program that failed said, in a line: the first with a word in it.
-fn why(said: &str, code: Option<i32>) -> String {
-    // As `timeout` ends.
-    if matches!(code, Some(124 | 137)) {
+fn why(said: &str, took: Duration) -> String {
+    if Duration::from_secs(SECONDS_MAX) <= took {
         return format!("it did not end within {SECONDS_MAX} s");
     }
     let line = said.lines().find(|line| line.contains(char::is_alphanumeric));
@@ -247,9 +249,9 @@ mod tests {
 
     #[test]
     fn why_a_program_failed_is_its_first_line_with_a_word() {
-        assert_eq!(why("\n-----\n  A process died.\nmore\n", Some(1)), "A process died.");
-        assert_eq!(why("----\n", Some(1)), "it said nothing");
-        assert_eq!(why("mpiexec: ended", Some(124)), "it did not end within 180 s");
-        assert_eq!(why("", None), "it said nothing");
+        let (soon, late) = (Duration::from_secs(1), Duration::from_secs(180));
+        assert_eq!(why("\n-----\n  A process died.\nmore\n", soon), "A process died.");
+        assert_eq!(why("----\n", soon), "it said nothing");
+        assert_eq!(why("mpiexec: ended", late), "it did not end within 180 s");
     }
 }
