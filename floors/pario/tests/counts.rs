@@ -4,13 +4,14 @@
 //! |---|---|---|---|
 //! | 8 KiB write, steady state | 0 | 0 (a doorbell now and then) | 2: into the outbox, out of it into the store |
 //! | 1 MiB direct write or read | 0 | 1 | 1: by the kernel |
+//! | pieces of a view, read again | 0 | 2 for each server, none for a piece | 1 |
 //! | a direct write over many blocks | 0 | 1 for each server and 16 MiB | 1: by the kernel |
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
-use pario::{Alone, Counts, EmbedOptions, EmbedStore, EmbedTransport, Hints, Partition};
+use pario::{Alone, Counts, Datatype, EmbedOptions, EmbedStore, EmbedTransport, GroupFile, Hints, Partition};
 
 const MIB: u64 = 1 << 20;
 
@@ -157,6 +158,51 @@ fn a_write_by_message_is_one_message_a_transfer() {
     let (counts, _, _) = counted(&partition, || file.write_at(4 * MIB, &data).unwrap());
     let expected = Counts { messages: 4, write_messages: 4, sent_bytes: 4 * MIB, ..Counts::default() };
     assert_eq!(counts, expected);
+}
+
+/// Pieces of a view, read three times: by few calls, and then out of mappings, as the kernel's own count says; also after another open.
+#[test]
+fn what_is_read_again_through_a_view_costs_no_call_of_the_read_family() {
+    const PIECES: usize = 2000;
+    for (store, piece) in [(EmbedStore::Files, 1000), (EmbedStore::Memory, 1000), (EmbedStore::Files, 8000)] {
+        let what = format!("{store:?}, pieces of {piece} bytes");
+        let partition = start(EmbedTransport::Unix, store);
+        let all = common::pattern(2 * PIECES * piece, 7);
+        partition.create("f").unwrap().write_at(0, &all).unwrap();
+        let wanted: Vec<u8> = all.chunks(2 * piece).flat_map(|two| &two[..piece]).copied().collect();
+        let view = |file: &GroupFile| {
+            let byte = Datatype::elementary(1).unwrap();
+            let number = |n: usize| i64::try_from(n).unwrap();
+            let filetype = Datatype::contiguous(number(piece), &byte).unwrap();
+            file.set_view(0, &byte, &filetype.resized(0, number(2 * piece)).unwrap()).unwrap();
+        };
+        let open = || {
+            let options = partition.options().read(true);
+            let file = options.open_all(&Alone::group(), "f", &Hints::default()).unwrap();
+            view(&file);
+            file
+        };
+        let read = |file: &GroupFile| {
+            let mut found = vec![0; wanted.len()];
+            let counts = counted(&partition, || {
+                assert_eq!(file.read_at(0, &mut found).unwrap(), found.len());
+            });
+            assert_eq!(common::difference(&wanted, &found), None, "{what}");
+            counts
+        };
+        let file = open();
+        let (counts, _, syscr) = read(&file);
+        assert_eq!(counts.mapped_reads, 0, "{what}, the first time");
+        assert_eq!((counts.direct_read_bytes, counts.direct_reads), (wanted.len() as u64, syscr), "{what}");
+        let is_mapped = |file: &GroupFile| {
+            let (counts, _, syscr) = read(file);
+            let mapped = (counts.mapped_reads, counts.mapped_read_bytes, counts.direct_reads);
+            assert_eq!((mapped, syscr), ((4, wanted.len() as u64, 0), 0), "{what}, again");
+        };
+        is_mapped(&file);
+        file.close().unwrap();
+        is_mapped(&open());
+    }
 }
 
 #[test]

@@ -209,8 +209,12 @@ impl OpenFile {
 
     /// Lent descriptors are given up, as when the lease is.
     pub(super) fn drop_loans(&self) {
+        let mut had_windows = false;
         for object in self.objects.lock().unwrap_or_else(PoisonError::into_inner).iter_mut() {
-            *object = Object::default();
+            had_windows |= std::mem::take(object).window.is_some();
+        }
+        if had_windows {
+            self.mount.look_at_windows();
         }
     }
 }

@@ -48,6 +48,13 @@ impl Mount {
         }
     }
 
+    /// Windows may have become idle: they are looked at soon, so that what is removed is let go.
+    pub(super) fn look_at_windows(&self) {
+        if let Some(thread) = &*self.minder() {
+            thread.unpark();
+        }
+    }
+
     fn minder(&self) -> MutexGuard<'_, Option<Thread>> {
         self.minder.lock().unwrap_or_else(PoisonError::into_inner)
     }

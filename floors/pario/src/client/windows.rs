@@ -1,9 +1,9 @@
-//! Lent objects as memory, for reading small pieces without a system call.
+//! Lent objects as memory, for reading small pieces without a system call each.
 //!
-//! Mapping an object and unmapping it costs as much as is gained by it once. So a window pays for what is read again: one
-//! is made when somebody wants what was read by calls before, and kept for a while after its file is closed or its lease is gone. It is
-//! used again only under a new loan of the same object that is not shorter than it was, and only for what is in memory: its pages come
-//! when they are touched, many at a time, and from a disk calls read faster.
+//! Mapping an object and unmapping it costs as much as is gained by it once. So a window pays for what is read again: one is made when
+//! somebody wants what was read by calls before, and kept for a while after its file is closed or its lease is gone. It is used again only
+//! under a new loan of the same object that is not shorter than it was, and only for what is in memory: its pages come when they are
+//! touched, many at a time, and from a disk calls read faster.
 //!
 //! Never: reads through a window without a loan; keeps more than a bounded number. Always: one that nobody uses is gone after
 //! seconds, and at the next look if its object was removed, since it holds on to the space and memory of it.
