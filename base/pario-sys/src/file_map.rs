@@ -111,6 +111,12 @@ impl FileMap {
         unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
     }
 
+    /// Asks for bytes that are copied soon to come nearer.
+    #[inline]
+    pub fn fetch(&self, at: usize, bytes: usize) {
+        crate::prefetch::fetch(self.base.as_ptr().wrapping_add(at), bytes);
+    }
+
     #[inline]
     fn place(&self, at: usize) -> *const u8 {
         assert!(at <= self.len, "a place inside the mapping");

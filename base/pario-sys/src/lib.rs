@@ -26,6 +26,7 @@ pub mod shared;
 pub mod signals;
 pub mod socket;
 #[cfg(not(loom))]
+mod prefetch;
 mod streaming;
 pub mod sync;
 

@@ -255,3 +255,30 @@ fn a_server_that_rests_is_rung_when_half_of_the_outbox_is_used() {
     outbox.cursor(ServerIndex(0)).unwrap().wake();
     assert!(bell.take(), "and whoever waits rings in any case");
 }
+
+/// Page faults of this thread that needed no disk.
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+/// What a server hands to the kernel is there: a write that stops at a page that is not clears the rest of its place first.
+#[test]
+fn the_data_of_records_is_present_when_it_is_looked_at() {
+    let node = Node::of(8 << 20);
+    let object = ObjectId { inode: InodeId(0), generation: Generation(0) };
+    let layout = Layout::new(1 << 20, 1, 0, SERVERS).unwrap();
+    let meta = RecordMeta { object, layout, view: 0, moved: 0, offset: 0, companions: 0 };
+    let reader = OutboxReader::attach(node.outbox.descriptor().try_clone().unwrap()).unwrap();
+    let (mut position, mut target) = (0, vec![1; 512 << 10]);
+    for bytes in [512 << 10, 100, 5000, 512 << 10, 512 << 10, 80 << 10, 512 << 10, 300 << 10] {
+        node.outbox.commit(meta, &vec![7; bytes], &nobody_is_asked).unwrap();
+        let record = reader.record(position, node.outbox.tail()).unwrap();
+        let piece = reader.data(&record, 0, bytes);
+        let before = faults();
+        piece.copy_to(&mut target[..bytes]);
+        let met = faults() - before;
+        assert_eq!(met, 0, "{bytes} bytes at {position}");
+        position = node.outbox.tail();
+    }
+}

@@ -5,9 +5,12 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pario_core::limits::{FILE_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
+use pario_core::limits::{
+    FILE_BYTES_MAX, LARGE_PAGE_BYTES, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX,
+};
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
@@ -17,6 +20,9 @@ use super::record::{INTENT_BYTES, IntentState, MOVED_HEAD_BYTES, RECORD_HEAD_BYT
 use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, Sleep, cursor_at, outbox_at,
 };
+
+/// Records of fewer bytes are not made present each.
+const PRESENT_BYTES_MIN: usize = 64 << 10;
 
 /// Why an outbox is refused.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +59,10 @@ pub struct RecordView {
 pub struct OutboxReader {
     segment: Shared,
     capacity: u64,
+    /// Where the first record that was looked into stands.
+    first: OnceLock<u64>,
+    /// How many large pages, from the beginning on, were looked into.
+    reached: AtomicUsize,
 }
 
 /// The server's cursor for one outbox; the client maps it read-only.
@@ -77,7 +87,7 @@ impl OutboxReader {
         {
             return Err(OutboxError::Form);
         }
-        Ok(OutboxReader { segment, capacity })
+        Ok(OutboxReader { segment, capacity, first: OnceLock::new(), reached: AtomicUsize::new(0) })
     }
 
     /// Bytes that can be pending in it.
@@ -155,10 +165,25 @@ impl OutboxReader {
     }
 
     /// Bytes of a record's data, from `start` on, by reference.
+    ///
+    /// The first time around they are made present: a kernel that has to stop in the middle of writing from memory that is not clears the
+    /// rest of what it would have written first.
     #[must_use]
     pub fn data(&self, record: &RecordView, start: usize, bytes: usize) -> Piece<'_> {
         assert!(start + bytes <= record.head.data_bytes as usize, "a piece lies inside its record");
-        self.segment.piece(record.data_at + start..record.data_at + start + bytes)
+        let range = record.data_at + start..record.data_at + start + bytes;
+        self.make_present(record.head.position, &range);
+        self.segment.piece(range)
+    }
+
+    fn make_present(&self, position: u64, range: &Range<usize>) {
+        let goes_around = self.capacity <= position.saturating_sub(*self.first.get_or_init(|| position));
+        // Small records lie many to a page: one of them is enough.
+        let pages = range.end.div_ceil(LARGE_PAGE_BYTES);
+        let is_new = self.reached.fetch_max(pages, Ordering::Relaxed) < pages;
+        if !goes_around && (is_new || PRESENT_BYTES_MIN <= range.len()) {
+            self.segment.prefault(range.clone());
+        }
     }
 
     /// Whether a thread of the client waits for room in the ring. A hint.

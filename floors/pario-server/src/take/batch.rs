@@ -6,7 +6,8 @@
 //!
 //! Fine pieces are not merged: each is put in its place in a window of the object, and the bytes of all are written from there. Other
 //! small pieces are copied together first, and go to the store in one call even where there are holes between them; larger ones go to
-//! the store from where they lie.
+//! the store from where they lie. Calls end at multiples of a power of two in the object: the kernel keeps what one call brings in as
+//! few and large pages as its place allows, and both writing and mapping them costs by the page.
 //!
 //! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
 
@@ -21,7 +22,7 @@ use pario_sys::piece::Piece;
 use pario_view::View;
 
 use super::ahead::{Ahead, Marks, Verdict};
-use super::run::Run;
+use super::run::{Run, stride};
 use super::store_fault;
 use super::window::WINDOW_BYTES;
 use crate::desk::{Desk, Turn, Wish};
@@ -304,12 +305,13 @@ impl<'a> Batch<'a> {
             keep(&mut writer.errors, (place, object), &fault);
         }
         for group in self.slices.chunk_by(|a, b| a.object == b.object) {
-            writer.begin(group.len());
+            let stride = stride(self.piece_bytes(group));
+            writer.begin(group.len(), stride);
             self.mark_intents(group, &mut writer);
             let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
             if direct || self.join(group, &mut writer).is_err() {
                 writer.errors.overlap = true;
-                writer.begin(group.len());
+                writer.begin(group.len(), stride);
                 self.write_newest_first(group, &mut writer);
             }
             writer.flush(group);
@@ -342,6 +344,17 @@ impl<'a> Batch<'a> {
             .any(|cut| direct.touches(cut.local..cut.end()))
     }
 
+    /// Bytes of a piece, on average.
+    fn piece_bytes(&self, group: &[Slice<'a>]) -> u64 {
+        let (mut bytes, mut pieces) = (0, 0);
+        for slice in group.iter().filter(|slice| slice.data.is_some()) {
+            let cuts = &self.cuts[slice.cuts.clone()];
+            bytes += cuts.iter().map(|cut| u64::from(cut.bytes)).sum::<u64>();
+            pieces += cuts.len() as u64;
+        }
+        bytes / pieces.max(1)
+    }
+
     /// Brings the pieces of all slices of an object together. Fails at the first overlap; what was written by then is written again.
     fn join(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
         let cuts = || group.iter().filter(|slice| slice.data.is_some()).map(|slice| slice.cuts.clone());
@@ -368,7 +381,7 @@ impl<'a> Batch<'a> {
         let mut lanes: Vec<Fine<'a>> = group.iter().enumerate().filter_map(fine).collect();
         while let Some(start) = lanes.iter().map(|lane| lane.next.local).min() {
             writer.run.open_window(start);
-            let end = start.saturating_add(WINDOW_BYTES as u64);
+            let end = (start / WINDOW_BYTES as u64 + 1).saturating_mul(WINDOW_BYTES as u64);
             for lane in lanes.iter_mut().filter(|lane| lane.next.local < end) {
                 writer.run.slices.push(lane.number);
                 lane.place_below(end, &self.cuts, &mut writer.run)?;
@@ -573,9 +586,10 @@ impl<'a, 'g> Writer<'a, 'g> {
         Writer { index, ground, errors, run: Run::default(), runs: 1, last_in: Vec::new() }
     }
 
-    /// What follows are so many slices of one object.
-    fn begin(&mut self, slices: usize) {
+    /// What follows are so many slices of one object, in runs that end at multiples of `stride`.
+    fn begin(&mut self, slices: usize, stride: u64) {
         self.run.clear();
+        self.run.stride = stride;
         if let Some(marks) = &mut self.errors.marks {
             marks.failed();
         }
@@ -585,6 +599,16 @@ impl<'a, 'g> Writer<'a, 'g> {
 
     #[inline]
     fn push(&mut self, group: &[Slice<'a>], number: usize, cut: &Cut) {
+        let mut cut = *cut;
+        if let Some(at) = self.run.ends_inside(cut.local, cut.bytes) {
+            self.push_part(group, number, &sub_cut(&cut, &(cut.local..at)));
+            cut = sub_cut(&cut, &(at..cut.end()));
+        }
+        self.push_part(group, number, &cut);
+    }
+
+    #[inline]
+    fn push_part(&mut self, group: &[Slice<'a>], number: usize, cut: &Cut) {
         let Some(data) = group[number].data else { return };
         if !self.run.takes(cut.local, cut.bytes as usize) {
             self.flush(group);

@@ -1,6 +1,8 @@
 //! Tests of one round of taking: merging, order, direct writes.
 
 use pario_core::{Generation, InodeId};
+use pario_store::StoreError;
+use pario_store::faulty::{Faulty, Operation};
 use pario_store::memory::MemoryStore;
 use pario_view::{Access, Datatype};
 use proptest::prelude::*;
@@ -121,6 +123,51 @@ fn interleaved_views_of_two_writers_become_one_write() {
     let (store, stats) = apply(&mut batch);
     assert_eq!(contents(&store, 1), b"abababab");
     assert_eq!(stats.snapshot().staged_writes, 1);
+}
+
+/// Pages of a file are as large as a call and its place allow.
+#[test]
+fn calls_end_at_multiples_of_a_power_of_two() {
+    let bytes: Vec<u8> = (0..3u32 << 20).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+    // Bytes of a piece, where the first one begins, and what calls end at multiples of.
+    for (piece, start, stride) in [(1280, 0, 1 << 20), (1280, 5000, 1 << 20), (600, 100, 512 << 10)] {
+        let ends: Vec<u64> = ends_of_calls(&bytes, piece, start);
+        let end = start + bytes.len() as u64;
+        let expected: Vec<u64> =
+            (1..end.div_ceil(stride)).map(|number| number * stride).chain([end]).collect();
+        assert_eq!(ends, expected, "{piece} from {start}");
+    }
+    assert_eq!(ends_of_calls(&bytes, 3 << 20, 5000), [5000 + (3 << 20)], "a large piece is not divided");
+}
+
+/// Writes pieces one behind the other, as three writers in turn; where each call of the store ended.
+fn ends_of_calls(bytes: &[u8], piece: usize, start: u64) -> Vec<u64> {
+    let mut ends = Vec::new();
+    loop {
+        let mut batch = Batch::new(ServerIndex(0));
+        let mut at = start;
+        for (number, data) in bytes.chunks(piece).enumerate() {
+            batch.add_bytes(object(1), LocalOffset(at), stamp(1, number % 3), Piece::from(data));
+            at += data.len() as u64;
+        }
+        let store = Faulty::new(Box::new(MemoryStore::new(8 << 20)));
+        let (allowed, mut calls) = (ends.len() + 1, 0);
+        store.fail_when(move |operation, _| {
+            calls += usize::from(operation == Operation::Write);
+            let full = StoreError::Full { object: object(1), range: 0..1 };
+            (operation == Operation::Write && allowed < calls).then_some(full)
+        });
+        let stats = ServerStats::default();
+        let ground = Ground { store: &store, desk: None, stats: &stats, outboxes: None, ahead: None };
+        let failed = !batch.apply(&ground).outboxes.is_empty();
+        ends.push(store.length(object(1)).unwrap().unwrap());
+        if !failed {
+            let mut back = vec![0; bytes.len()];
+            assert_eq!(store.read(object(1), LocalOffset(start), &mut back).unwrap(), back.len());
+            assert!(back == bytes, "{piece} from {start}");
+            return ends;
+        }
+    }
 }
 
 /// Fine pieces go to the store by the window; one that lies across the end of a window is divided.

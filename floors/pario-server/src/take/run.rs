@@ -20,11 +20,25 @@ const SCATTER_BYTES_MAX: u64 = 1 << 20;
 /// As many of them.
 const SCATTER_PIECES_MAX: usize = 1 << 16;
 
+/// Pages of a file that are larger than this gain nothing more.
+const PAGE_BYTES_MAX: u64 = 2 << 20;
+
+/// Where runs of pieces of about so many bytes end in an object: at multiples of this, as much as one call brings.
+pub(super) fn stride(piece_bytes: u64) -> u64 {
+    let call = match usize::try_from(piece_bytes) {
+        Ok(..COPIED_BYTES_MAX) => COPY_BYTES_MAX as u64,
+        _ => piece_bytes.saturating_mul(PIECES_PER_CALL_MAX as u64),
+    };
+    1 << call.min(PAGE_BYTES_MAX).ilog2()
+}
+
 /// Pieces that follow each other in an object; small ones may leave holes.
 #[derive(Default)]
 pub(super) struct Run<'a> {
     pub(super) start: u64,
     pub(super) end: u64,
+    /// Without holes, runs end at multiples of this, a power of two, unless a piece is larger.
+    pub(super) stride: u64,
     /// Without holes.
     pub(super) bytes: u64,
     parts: Vec<Part<'a>>,
@@ -53,6 +67,13 @@ enum Part<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Where a run ends inside a piece, if it does.
+    #[inline]
+    pub(super) fn ends_inside(&self, at: u64, bytes: u32) -> Option<u64> {
+        let stop = (at | (self.stride - 1)).saturating_add(1);
+        (stop < at + u64::from(bytes) && u64::from(bytes) < self.stride).then_some(stop)
+    }
+
     /// Whether a piece can join those that are there.
     #[inline]
     pub(super) fn takes(&self, at: u64, bytes: usize) -> bool {
@@ -62,7 +83,8 @@ impl<'a> Run<'a> {
         let is_small = bytes < COPIED_BYTES_MAX;
         let has_room = !is_small || self.copied + bytes <= COPY_BYTES_MAX;
         if self.holes.is_empty() && self.end == at {
-            return has_room && self.parts.len() < PIECES_PER_CALL_MAX;
+            let goes_on = at & (self.stride - 1) != 0 || self.stride <= bytes as u64;
+            return goes_on && has_room && self.parts.len() < PIECES_PER_CALL_MAX;
         }
         let all_small = is_small && self.bytes == self.copied as u64;
         let is_near = self.end <= at && at + bytes as u64 - self.start <= SCATTER_BYTES_MAX;
@@ -159,5 +181,26 @@ impl<'a> Run<'a> {
         self.holes.clear();
         self.slices.clear();
         (self.copied, self.pieces, self.bytes) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_end_where_as_much_as_a_call_brings_ends() {
+        for (piece, expected) in [
+            (4, 256 << 10),
+            (511, 256 << 10),
+            (512, 512 << 10),
+            (1023, 512 << 10),
+            (1280, 1 << 20),
+            (2048, 2 << 20),
+            (8 << 10, 2 << 20),
+            (u64::MAX, 2 << 20),
+        ] {
+            assert_eq!(stride(piece), expected, "{piece}");
+        }
     }
 }

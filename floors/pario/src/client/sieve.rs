@@ -19,7 +19,7 @@ const GAP_BYTES_MAX: u64 = 4 << 10;
 const PIECE_BYTES_MIN: u64 = 32 << 10;
 
 /// A piece: where it lies in the object, and where it belongs in the caller's memory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Wanted {
     pub(super) at: u64,
     pub(super) place: Range<usize>,

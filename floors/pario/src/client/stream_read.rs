@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use pario_core::{Fault, LocalOffset, ServerIndex};
+use pario_core::{Fault, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::Concern;
 use pario_view::Direction;
@@ -160,10 +160,9 @@ impl StreamRead<'_> {
                 counters.direct_reads.fetch_add(cost.calls, Ordering::Relaxed);
                 counters.direct_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
             }
-            Loan::Absent | Loan::Refused => self.each(concern.server, target, |_, part| {
-                part.fill(0);
-                Ok(())
-            })?,
+            Loan::Absent | Loan::Refused => {
+                self.wanted(concern.server).for_each(|piece| target[piece.place].fill(0));
+            }
         }
         Ok(())
     }
@@ -197,14 +196,7 @@ impl StreamRead<'_> {
         descriptor: &Arc<OwnedFd>,
         target: &mut [u8],
     ) -> Result<Cost, Fault> {
-        let start = self.place.stream.start;
-        let parts = self.place.view.view().on_server(&self.file.layout, server, self.place.stream.clone());
-        let wanted = parts.map(|part| {
-            let at = usize::try_from(part.stream_offset - start).expect("inside the caller's memory");
-            let bytes = usize::try_from(part.bytes).expect("inside the caller's memory");
-            Wanted { at: part.local.0, place: at..at + bytes }
-        });
-        let cost = sieve::read(descriptor.as_fd(), wanted, target).map_err(|error| {
+        let cost = sieve::read(descriptor.as_fd(), self.wanted(server), target).map_err(|error| {
             let stream = &self.place.stream;
             let doing = format!("reading bytes {stream:?} of a view from server {server}");
             Fault::from_io(&error, doing)
@@ -227,31 +219,19 @@ impl StreamRead<'_> {
         if !window.is_ready(descriptor, &range).map_err(at)? {
             return Ok(false);
         }
-        self.each(server, target, |local, part| {
-            window.copy(local.0, part);
-            Ok(())
-        })?;
+        window.read(self.wanted(server), target);
         Ok(true)
     }
 
-    /// Calls `read` for each piece that lies on a server.
-    #[inline]
-    fn each(
-        &self,
-        server: ServerIndex,
-        target: &mut [u8],
-        mut read: impl FnMut(LocalOffset, &mut [u8]) -> std::io::Result<()>,
-    ) -> Result<(), Fault> {
+    /// The pieces that lie on a server.
+    fn wanted(&self, server: ServerIndex) -> impl Iterator<Item = Wanted> {
         let start = self.place.stream.start;
-        for part in self.place.view.view().on_server(&self.file.layout, server, self.place.stream.clone()) {
+        let parts = self.place.view.view().on_server(&self.file.layout, server, self.place.stream.clone());
+        parts.map(move |part| {
             let at = usize::try_from(part.stream_offset - start).expect("inside the caller's memory");
             let bytes = usize::try_from(part.bytes).expect("inside the caller's memory");
-            read(part.local, &mut target[at..at + bytes]).map_err(|error| {
-                let doing = format!("reading {bytes} bytes at {} from server {server}", part.file_offset);
-                Fault::from_io(&error, doing)
-            })?;
-        }
-        Ok(())
+            Wanted { at: part.local.0, place: at..at + bytes }
+        })
     }
 
     fn ahead_or_asked(&self, far: &[Concern]) -> Result<Vec<Asked>, Fault> {

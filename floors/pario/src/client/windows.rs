@@ -18,8 +18,15 @@ use pario_core::Nanos;
 use pario_sys::FileMap;
 use pario_sys::file_map::{FileIdentity, has_name, is_in_memory};
 
+use super::sieve::Wanted;
+
 /// Where nobody tells what is in memory, a mapping is made present in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
+/// Copied at once.
+const COPY_BYTES_MAX: usize = 2 << 10;
+/// Asked for before it is copied: so many bytes, in so many pieces at most.
+const AHEAD_BYTES: usize = 8 << 10;
+const AHEAD_COUNT: usize = 16;
 /// Windows kept, used or not.
 const KEPT_MAX: usize = 64;
 /// A window that nobody uses is kept for so long.
@@ -61,15 +68,79 @@ impl Window {
         Ok(true)
     }
 
+    /// Fills `target` with pieces of ranges that are ready; zeros behind the end.
+    pub(super) fn read(&self, pieces: impl Iterator<Item = Wanted>, target: &mut [u8]) {
+        let mut soon = Soon::default();
+        for piece in pieces {
+            let mut rest = piece;
+            while let Some(step) = take_step(&mut rest) {
+                if let Some(map) = &self.map {
+                    map.fetch(usize::try_from(step.at).unwrap_or(usize::MAX), step.place.len());
+                }
+                if let Some(due) = soon.push(step) {
+                    self.copy(due.at, &mut target[due.place]);
+                }
+            }
+        }
+        while let Some(due) = soon.pop() {
+            self.copy(due.at, &mut target[due.place]);
+        }
+    }
+
     /// Copies bytes from `at` on, of a range that is ready; zeros behind the end.
     #[inline]
-    pub(super) fn copy(&self, at: u64, target: &mut [u8]) {
+    fn copy(&self, at: u64, target: &mut [u8]) {
         let inside = usize::try_from(self.len().saturating_sub(at)).unwrap_or(usize::MAX).min(target.len());
         let (head, tail) = target.split_at_mut(inside);
         if let Some(map) = self.map.as_ref().filter(|_| !head.is_empty()) {
             map.copy_to(usize::try_from(at).expect("inside a mapping"), head);
         }
         tail.fill(0);
+    }
+}
+
+/// Takes the next bytes of a piece that are copied at once.
+#[inline]
+fn take_step(rest: &mut Wanted) -> Option<Wanted> {
+    if rest.place.is_empty() {
+        return None;
+    }
+    let middle = rest.place.end.min(rest.place.start + COPY_BYTES_MAX);
+    let step = Wanted { at: rest.at, place: rest.place.start..middle };
+    (rest.at, rest.place.start) = (rest.at + step.place.len() as u64, middle);
+    Some(step)
+}
+
+/// What was asked for and is copied a little later, oldest first.
+#[derive(Default)]
+struct Soon {
+    steps: [Wanted; AHEAD_COUNT],
+    /// How many ever came, and how many went.
+    pushed: usize,
+    popped: usize,
+    bytes: usize,
+}
+
+impl Soon {
+    /// Adds what was asked for; what is due now.
+    #[inline]
+    fn push(&mut self, step: Wanted) -> Option<Wanted> {
+        self.bytes += step.place.len();
+        self.steps[self.pushed % AHEAD_COUNT] = step;
+        self.pushed += 1;
+        let is_due = AHEAD_BYTES <= self.bytes || self.pushed - self.popped == AHEAD_COUNT;
+        if is_due { self.pop() } else { None }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Wanted> {
+        if self.popped == self.pushed {
+            return None;
+        }
+        let step = std::mem::take(&mut self.steps[self.popped % AHEAD_COUNT]);
+        self.popped += 1;
+        self.bytes -= step.place.len();
+        Some(step)
     }
 }
 
@@ -211,7 +282,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let mut back = [0; 8];
         assert!(again.is_ready(&object, &(4996..5004)).unwrap());
-        again.copy(4996, &mut back);
+        again.read(std::iter::once(Wanted { at: 4996, place: 0..8 }), &mut back);
         assert_eq!(back, [7, 7, 7, 7, 0, 0, 0, 0]);
         // Longer: what is new must be seen. Shorter: what is gone must not be touched.
         let file = std::fs::File::from(object.try_clone().unwrap());
@@ -220,6 +291,31 @@ mod tests {
         assert_eq!(longer.len(), 9000);
         file.set_len(100).unwrap();
         assert_eq!(windows.open(&object, 9000, at(1)).unwrap().len(), 100);
+    }
+
+    /// Small and large, near and far apart, many more than are asked for ahead, and behind the end.
+    #[test]
+    fn pieces_are_read_as_they_lie_in_the_object() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+        let window = Window::of(&object(&bytes)).unwrap();
+        let lengths = [1, 3, 63, 64, 65, 1280, COPY_BYTES_MAX, COPY_BYTES_MAX + 1, 3 * AHEAD_BYTES];
+        for (gap, first) in [(0, 0), (1, 17), (700, 0), (2000, 99_000), (0, 200_000)] {
+            let (mut at, mut place) = (first, 0);
+            let mut pieces = Vec::new();
+            for length in lengths.iter().cycle().take(4 * AHEAD_COUNT) {
+                pieces.push(Wanted { at, place: place..place + length });
+                (at, place) = (at + *length as u64 + gap, place + length);
+            }
+            let mut back = vec![0xEE; place];
+            window.read(pieces.iter().cloned(), &mut back);
+            for piece in pieces {
+                let from = usize::try_from(piece.at).unwrap().min(bytes.len());
+                let to = (from + piece.place.len()).min(bytes.len());
+                let mut expected = bytes[from..to].to_vec();
+                expected.resize(piece.place.len(), 0);
+                assert!(back[piece.place.clone()] == expected, "{piece:?}");
+            }
+        }
     }
 
     #[test]
