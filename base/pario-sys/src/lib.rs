@@ -19,6 +19,7 @@ pub mod kill_point;
 #[cfg(not(loom))]
 mod large;
 pub mod piece;
+mod prefetch;
 pub mod process;
 pub mod room;
 #[cfg_attr(loom, path = "loom/shared.rs")]
@@ -26,7 +27,6 @@ pub mod shared;
 pub mod signals;
 pub mod socket;
 #[cfg(not(loom))]
-mod prefetch;
 mod streaming;
 pub mod sync;
 
