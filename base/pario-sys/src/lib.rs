@@ -18,6 +18,7 @@ pub mod file_map;
 pub mod kill_point;
 #[cfg(not(loom))]
 mod large;
+pub mod nap;
 pub mod piece;
 mod prefetch;
 pub mod process;

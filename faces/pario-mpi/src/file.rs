@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use pario::group::Call;
+use pario::group::{Call, leave_in_turn};
 use pario::view::Datatype;
 use pario::{Group, GroupFile, Partition, Seek, SharedOptions};
 
@@ -140,6 +140,7 @@ impl OpenFile {
         if amode.append {
             opened.on_file(shared::append)?;
         }
+        leave_in_turn(&**group);
         Ok(opened)
     }
 
@@ -156,6 +157,7 @@ impl OpenFile {
         if self.amode.delete_on_close {
             self.group.agree(removed.clone().map_err(|problem| problem.to_error()))?;
         }
+        leave_in_turn(&*self.group);
         drained.and(closed).and(removed)
     }
 

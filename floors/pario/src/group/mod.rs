@@ -8,6 +8,7 @@
 
 mod alone;
 mod call;
+mod crowd;
 mod hub;
 mod invitation;
 mod listening;
@@ -26,6 +27,7 @@ use pario_core::{Code, Fault};
 
 pub use self::alone::Alone;
 pub use self::call::Call;
+pub use self::crowd::leave_in_turn;
 pub use self::hub::Hub;
 pub use self::invitation::{GROUP_VARIABLE, Invitation, RANK_VARIABLE, SIZE_VARIABLE, TOKEN_VARIABLE};
 pub use self::local::{LocalGroup, current, from_env};

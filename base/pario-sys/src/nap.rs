@@ -1,0 +1,93 @@
+//! Sleeping for a moment on a machine whose processors are all busy.
+//!
+//! Whoever wakes up there waits until those who run have had their turn: milliseconds, each time. A thread whose turns are short comes first
+//! (Linux 6.12 and newer), so one that naps takes short turns until it is awake.
+//!
+//! Never: changes anything but the length of this thread's turns, and that only while it naps. Always: where the kernel does not allow it,
+//! sleeps as everybody does.
+
+#![expect(unsafe_code, reason = "system calls that the wrapper has no word for")]
+
+use std::time::Duration;
+
+use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
+
+/// Turns of a thread that naps: the shortest that there are.
+const TURN: Duration = Duration::from_micros(100);
+
+/// `struct sched_attr` of `linux/sched/types.h`, as it was at first.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Turns {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// Nanoseconds of a turn, where the policy is the usual one.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+impl Turns {
+    /// Of this thread; `None`: they are not told, or it is not one like others.
+    fn now() -> Option<Turns> {
+        let mut turns = Turns::default();
+        let size = libc::c_uint::try_from(size_of::<Turns>()).ok()?;
+        // SAFETY: the structure lives and is as long as is said.
+        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut turns, size, 0) };
+        (told == 0 && i32::try_from(turns.policy) == Ok(libc::SCHED_OTHER)).then_some(turns)
+    }
+
+    fn apply(&self) -> bool {
+        // SAFETY: the structure lives, and says how long it is.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(self), 0) == 0 }
+    }
+}
+
+/// Sleeps for `time` and runs again at once, whoever else wants a processor.
+pub fn nap(time: Duration) {
+    let before = Turns::now();
+    let runtime = u64::try_from(TURN.as_nanos()).unwrap_or(u64::MAX);
+    let changed = before.is_some_and(|turns| Turns { runtime, ..turns }.apply());
+    sleep(time);
+    if let Some(turns) = before.filter(|_| changed) {
+        turns.apply();
+    }
+}
+
+/// Sleeps; a signal does not shorten it.
+fn sleep(time: Duration) {
+    let mut left = Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::MAX, tv_nsec: 0 });
+    while let NanosleepRelativeResult::Interrupted(rest) = nanosleep(&left) {
+        left = rest;
+    }
+}
+
+/// Processors of this machine that are switched on, whether this process may use them or not.
+#[must_use]
+pub fn processors() -> usize {
+    // SAFETY: the call only reads.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(count).unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use pario_core::Clock;
+
+    use super::*;
+    use crate::clock::MonotonicClock;
+
+    #[test]
+    fn a_nap_is_as_long_as_it_was_to_be_and_changes_nothing() {
+        let before = Turns::now().expect("an ordinary thread");
+        let began = MonotonicClock.now();
+        nap(Duration::from_millis(3));
+        assert!(Duration::from_millis(3) <= MonotonicClock.now().since(began));
+        assert_eq!(Turns::now(), Some(before));
+        assert!(before.apply(), "what was told can be asked for");
+        assert!(std::thread::available_parallelism().unwrap().get() <= processors());
+    }
+}
