@@ -8,6 +8,8 @@
 
 #![expect(unsafe_code, reason = "system calls that the wrapper has no word for")]
 
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
@@ -40,6 +42,19 @@ impl Turns {
         (told == 0 && i32::try_from(turns.policy) == Ok(libc::SCHED_OTHER)).then_some(turns)
     }
 
+    fn with(self, runtime: u64) -> Turns {
+        Turns { runtime, ..self }
+    }
+
+    /// Gives turns back the length that they had; what else was changed meanwhile stays.
+    fn restore(&self) {
+        // A length of 0 means that of all others, and it is not told whether this one was that.
+        let as_others = || Turns::now().is_some_and(|now| now.with(0).apply());
+        if as_others() && Turns::now().is_some_and(|now| now.runtime != self.runtime) {
+            let _ = Turns::now().is_some_and(|now| now.with(self.runtime).apply());
+        }
+    }
+
     fn apply(&self) -> bool {
         // SAFETY: the structure lives, and says how long it is.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(self), 0) == 0 }
@@ -50,10 +65,10 @@ impl Turns {
 pub fn nap(time: Duration) {
     let before = Turns::now();
     let runtime = u64::try_from(TURN.as_nanos()).unwrap_or(u64::MAX);
-    let changed = before.is_some_and(|turns| Turns { runtime, ..turns }.apply());
+    let changed = before.is_some_and(|turns| turns.with(runtime).apply());
     sleep(time);
-    if let Some(turns) = before.filter(|_| changed) {
-        turns.apply();
+    if let Some(before) = before.filter(|_| changed) {
+        before.restore();
     }
 }
 
@@ -65,12 +80,35 @@ fn sleep(time: Duration) {
     }
 }
 
-/// Processors of this machine that are switched on, whether this process may use them or not.
+/// Processors that the processes of this job have together, as far as that is told: those of its control group, or all of the machine. Not
+/// those that this process may use, which are fewer where each is bound to its own.
 #[must_use]
 pub fn processors() -> usize {
-    // SAFETY: the call only reads.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    usize::try_from(count).unwrap_or(1).max(1)
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        // SAFETY: the call only reads.
+        let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        let all = usize::try_from(all).unwrap_or(1).max(1);
+        of_control_group().map_or(all, |some| some.min(all))
+    })
+}
+
+fn of_control_group() -> Option<usize> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let file = Path::new("/sys/fs/cgroup").join(group).join("cpuset.cpus.effective");
+    count(&std::fs::read_to_string(file).ok()?)
+}
+
+/// How many numbers a list like "0-3,8" has.
+fn count(list: &str) -> Option<usize> {
+    let mut all = 0;
+    for part in list.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        all += last.checked_sub(first)? + 1;
+    }
+    Some(all)
 }
 
 #[cfg(test)]
@@ -87,7 +125,18 @@ mod tests {
         nap(Duration::from_millis(3));
         assert!(Duration::from_millis(3) <= MonotonicClock.now().since(began));
         assert_eq!(Turns::now(), Some(before));
-        assert!(before.apply(), "what was told can be asked for");
+        // One that has turns of its own keeps them.
+        let own = before.with(3_000_000);
+        assert!(own.apply(), "what was told can be asked for");
+        let told = Turns::now();
+        nap(Duration::from_micros(10));
+        assert_eq!(Turns::now(), told);
+    }
+
+    #[test]
+    fn processors_are_counted() {
+        assert_eq!((count("0-3,8\n"), count("7"), count("0-127")), (Some(5), Some(1), Some(128)));
+        assert_eq!((count(""), count("3-1"), count("a")), (None, None, None));
         assert!(std::thread::available_parallelism().unwrap().get() <= processors());
     }
 }

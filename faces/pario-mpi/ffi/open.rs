@@ -46,8 +46,10 @@ pub(crate) fn open(comm: Comm, target: Target, mode: c_int, hints: Info, handle:
     file.served().note("open");
     let made = made.ok_or_else(|| Problem::new(Class::Intern, "a file was opened without a handle"))?;
     let (shadow, members) = made.keep();
-    table::insert(shadow, Opened::new(file, mode, members, meeting));
-    put(handle, shadow)
+    let opened = table::insert(shadow, Opened::new(file, mode, members, meeting));
+    put(handle, shadow)?;
+    opened.file.leave();
+    Ok(())
 }
 
 /// What the MPI library makes for an open file; given back unless it is kept.
@@ -105,6 +107,7 @@ pub(crate) fn close(handle: *mut File, opened: &Opened) -> Result<()> {
     let freed = api::group_free(&raw mut members);
     let gone = api::file_close(&raw mut shadow);
     put(handle, abi::file_null())?;
+    opened.file.leave();
     closed.and(freed).and(gone)
 }
 

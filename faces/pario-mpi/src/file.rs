@@ -140,7 +140,6 @@ impl OpenFile {
         if amode.append {
             opened.on_file(shared::append)?;
         }
-        leave_in_turn(&**group);
         Ok(opened)
     }
 
@@ -157,8 +156,12 @@ impl OpenFile {
         if self.amode.delete_on_close {
             self.group.agree(removed.clone().map_err(|problem| problem.to_error()))?;
         }
-        leave_in_turn(&*self.group);
         drained.and(closed).and(removed)
+    }
+
+    /// The last that a rank does when it opens or closes it together with the others, and all went well.
+    pub fn leave(&self) {
+        leave_in_turn(&*self.group);
     }
 
     fn remove(&self) -> Result<()> {

@@ -262,23 +262,35 @@ fn faults() -> u64 {
     stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// What a server hands to the kernel is there: a write that stops at a page that is not clears the rest of its place first.
+/// What a server hands to the kernel is there: a write that stops at a page that is not clears the rest of its place first. Also for a
+/// server that comes later, and whose records are not everywhere in the ring.
 #[test]
 fn the_data_of_records_is_present_when_it_is_looked_at() {
     let node = Node::of(8 << 20);
     let object = ObjectId { inode: InodeId(0), generation: Generation(0) };
     let layout = Layout::new(1 << 20, 1, 0, SERVERS).unwrap();
     let meta = RecordMeta { object, layout, view: 0, moved: 0, offset: 0, companions: 0 };
-    let reader = OutboxReader::attach(node.outbox.descriptor().try_clone().unwrap()).unwrap();
-    let (mut position, mut target) = (0, vec![1; 512 << 10]);
-    for bytes in [512 << 10, 100, 5000, 512 << 10, 512 << 10, 80 << 10, 512 << 10, 300 << 10] {
-        node.outbox.commit(meta, &vec![7; bytes], &nobody_is_asked).unwrap();
-        let record = reader.record(position, node.outbox.tail()).unwrap();
-        let piece = reader.data(&record, 0, bytes);
-        let before = faults();
-        piece.copy_to(&mut target[..bytes]);
-        let met = faults() - before;
-        assert_eq!(met, 0, "{bytes} bytes at {position}");
-        position = node.outbox.tail();
+    let attach = || OutboxReader::attach(node.outbox.descriptor().try_clone().unwrap()).unwrap();
+    let (from_the_first, mut from_the_middle) = (attach(), None);
+    let mut target = vec![1; 512 << 10];
+    let sizes = [512 << 10, 100, 5000, 512 << 10, 512 << 10, 80 << 10, 512 << 10, 300 << 10];
+    // Twice around, and a little.
+    for (number, bytes) in sizes.into_iter().cycle().enumerate().take(64) {
+        let position = node.outbox.commit(meta, &vec![7; bytes], &nobody_is_asked).unwrap();
+        (0..SERVERS).for_each(|server| node.take_all(server));
+        if number == 12 {
+            from_the_middle = Some(attach());
+        }
+        let every_third = from_the_middle.as_ref().filter(|_| number % 3 == 0);
+        for reader in [Some(&from_the_first), every_third].into_iter().flatten() {
+            // A head, the data, and what is left of a line.
+            let start = position - (64 + bytes as u64).next_multiple_of(64);
+            let record = reader.record(start, position).unwrap();
+            let piece = reader.data(&record, 0, bytes);
+            let before = faults();
+            piece.copy_to(&mut target[..bytes]);
+            let met = faults() - before;
+            assert!(met == 0 || bytes < 4096 && met == 1, "{met}: {bytes} bytes at {start}, record {number}");
+        }
     }
 }

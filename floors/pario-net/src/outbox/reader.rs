@@ -5,12 +5,9 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pario_core::limits::{
-    FILE_BYTES_MAX, LARGE_PAGE_BYTES, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX,
-};
+use pario_core::limits::{FILE_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, RECORD_BYTES_MAX};
 use pario_sys::kill_point::{Point, reach};
 use pario_sys::piece::Piece;
 use pario_sys::shared::{Access, AttachError, AttachLimit, Shared};
@@ -21,8 +18,10 @@ use super::{
     CURSOR_BYTES, CURSOR_MAGIC, OUTBOX_HEAD_BYTES, OUTBOX_MAGIC, RECORD_ALIGN, Sleep, cursor_at, outbox_at,
 };
 
-/// Records of fewer bytes are not made present each.
-const PRESENT_BYTES_MIN: usize = 64 << 10;
+/// What is known as a whole to be present or not.
+const PRESENT_BYTES: usize = 64 << 10;
+const PAGE_BYTES: usize = 4096;
+const WORD_BITS: usize = u64::BITS as usize;
 
 /// Why an outbox is refused.
 #[derive(Debug, thiserror::Error)]
@@ -59,10 +58,8 @@ pub struct RecordView {
 pub struct OutboxReader {
     segment: Shared,
     capacity: u64,
-    /// Where the first record that was looked into stands.
-    first: OnceLock<u64>,
-    /// How many large pages, from the beginning on, were looked into.
-    reached: AtomicUsize,
+    /// A bit for each part of it: whether it was made present.
+    present: Box<[AtomicU64]>,
 }
 
 /// The server's cursor for one outbox; the client maps it read-only.
@@ -87,7 +84,9 @@ impl OutboxReader {
         {
             return Err(OutboxError::Form);
         }
-        Ok(OutboxReader { segment, capacity, first: OnceLock::new(), reached: AtomicUsize::new(0) })
+        let words = segment.len().div_ceil(PRESENT_BYTES * WORD_BITS);
+        let present = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Ok(OutboxReader { segment, capacity, present })
     }
 
     /// Bytes that can be pending in it.
@@ -166,24 +165,34 @@ impl OutboxReader {
 
     /// Bytes of a record's data, from `start` on, by reference.
     ///
-    /// The first time around they are made present: a kernel that has to stop in the middle of writing from memory that is not clears the
-    /// rest of what it would have written first.
+    /// They are made present when they are looked at first: a kernel that has to stop in the middle of writing, at memory that is not, clears
+    /// the rest of what it would have written.
     #[must_use]
     pub fn data(&self, record: &RecordView, start: usize, bytes: usize) -> Piece<'_> {
         assert!(start + bytes <= record.head.data_bytes as usize, "a piece lies inside its record");
         let range = record.data_at + start..record.data_at + start + bytes;
-        self.make_present(record.head.position, &range);
+        self.make_present(&range);
         self.segment.piece(range)
     }
 
-    fn make_present(&self, position: u64, range: &Range<usize>) {
-        let goes_around = self.capacity <= position.saturating_sub(*self.first.get_or_init(|| position));
-        // Small records lie many to a page: one of them is enough.
-        let pages = range.end.div_ceil(LARGE_PAGE_BYTES);
-        let is_new = self.reached.fetch_max(pages, Ordering::Relaxed) < pages;
-        if !goes_around && (is_new || PRESENT_BYTES_MIN <= range.len()) {
-            self.segment.prefault(range.clone());
+    fn make_present(&self, range: &Range<usize>) {
+        // Less is on a page with its head, which was read before, or on the next one.
+        if range.len() < PAGE_BYTES {
+            return;
         }
+        let parts = range.start / PRESENT_BYTES..range.end.div_ceil(PRESENT_BYTES);
+        if parts.clone().all(|part| self.is_present(part)) {
+            return;
+        }
+        self.segment.prefault(range.clone());
+        // What is behind it in its last part is not written yet.
+        for part in parts.start..range.end / PRESENT_BYTES {
+            self.present[part / WORD_BITS].fetch_or(1 << (part % WORD_BITS), Ordering::Relaxed);
+        }
+    }
+
+    fn is_present(&self, part: usize) -> bool {
+        self.present[part / WORD_BITS].load(Ordering::Relaxed) & 1 << (part % WORD_BITS) != 0
     }
 
     /// Whether a thread of the client waits for room in the ring. A hint.

@@ -6,8 +6,9 @@
 //!
 //! Fine pieces are not merged: each is put in its place in a window of the object, and the bytes of all are written from there. Other
 //! small pieces are copied together first, and go to the store in one call even where there are holes between them; larger ones go to
-//! the store from where they lie. Calls end at multiples of a power of two in the object: the kernel keeps what one call brings in as
-//! few and large pages as its place allows, and both writing and mapping them costs by the page.
+//! the store from where they lie. What lies together is written by calls that end at multiples of a power of two in
+//! the object: the kernel keeps what one call brings in as few and large pages as its place allows, and both writing and mapping them costs
+//! by the page.
 //!
 //! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
 

@@ -27,7 +27,8 @@ const PAGE_BYTES_MAX: u64 = 2 << 20;
 pub(super) fn stride(piece_bytes: u64) -> u64 {
     let call = match usize::try_from(piece_bytes) {
         Ok(..COPIED_BYTES_MAX) => COPY_BYTES_MAX as u64,
-        _ => piece_bytes.saturating_mul(PIECES_PER_CALL_MAX as u64),
+        // Between two ends a piece may lie across each: one more than fit.
+        _ => piece_bytes.saturating_mul(PIECES_PER_CALL_MAX as u64 - 1),
     };
     1 << call.min(PAGE_BYTES_MAX).ilog2()
 }
@@ -49,7 +50,7 @@ pub(super) struct Run<'a> {
     copied: usize,
     /// What of the copies is there, while they are a window of the object.
     window: Window,
-    /// Pieces as they were cut.
+    /// Pieces as they were cut; one that lies across an end counts twice.
     pub(super) pieces: u64,
     /// Slices that they come from.
     pub(super) slices: Vec<usize>,
@@ -193,10 +194,11 @@ mod tests {
         for (piece, expected) in [
             (4, 256 << 10),
             (511, 256 << 10),
-            (512, 512 << 10),
-            (1023, 512 << 10),
+            (512, 256 << 10),
+            (1024, 512 << 10),
             (1280, 1 << 20),
-            (2048, 2 << 20),
+            (2048, 1 << 20),
+            (2100, 2 << 20),
             (8 << 10, 2 << 20),
             (u64::MAX, 2 << 20),
         ] {

@@ -33,6 +33,12 @@ pub(super) struct Object {
     refused: Option<Refused>,
 }
 
+impl Object {
+    fn is_lent_as(&self, descriptor: &Arc<OwnedFd>) -> bool {
+        self.descriptor.as_ref().is_some_and(|known| Arc::ptr_eq(known, descriptor))
+    }
+}
+
 /// What a server does not lend.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Refused {
@@ -66,18 +72,30 @@ impl OpenFile {
         descriptor: &Arc<OwnedFd>,
         bytes: u64,
     ) -> std::io::Result<Arc<Window>> {
-        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
-        let object = &mut objects[server.at()];
-        let same = object.descriptor.as_ref().is_some_and(|known| Arc::ptr_eq(known, descriptor));
-        if let Some(window) = object.window.as_ref().filter(|window| same && bytes <= window.len()) {
-            return Ok(Arc::clone(window));
+        if let Some(window) = self.window(server, descriptor, bytes) {
+            return Ok(window);
         }
         self.mount.keep_minding();
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &mut objects[server.at()];
         let window = self.mount.windows.open(descriptor, bytes, self.mount.clock.now())?;
-        if same {
+        if object.is_lent_as(descriptor) {
             object.window = Some(Arc::clone(&window));
         }
         Ok(window)
+    }
+
+    /// The same, if it is at hand.
+    pub(super) fn window(
+        &self,
+        server: ServerIndex,
+        descriptor: &Arc<OwnedFd>,
+        bytes: u64,
+    ) -> Option<Arc<Window>> {
+        let objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let object = &objects[server.at()];
+        let window = object.window.as_ref().filter(|window| bytes <= window.len());
+        window.filter(|_| object.is_lent_as(descriptor)).cloned()
     }
 
     /// The descriptor of a server's object, lent once per generation and kind of access.

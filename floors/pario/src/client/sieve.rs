@@ -26,7 +26,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.at + self.place.len() as u64
     }
 }

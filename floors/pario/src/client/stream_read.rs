@@ -186,7 +186,11 @@ impl StreamRead<'_> {
 
     /// Whether this process has read so far into an object before.
     fn is_read_again(&self, server: ServerIndex, descriptor: &Arc<OwnedFd>) -> Result<bool, Fault> {
-        let again = self.file.mount.windows.is_worth(descriptor, self.local(server).end);
+        let end = self.local(server).end;
+        if self.file.window(server, descriptor, end).is_some() {
+            return Ok(true);
+        }
+        let again = self.file.mount.windows.is_worth(descriptor, end);
         again.map_err(|error| Fault::from_io(&error, "looking at a lent object"))
     }
 

@@ -22,6 +22,8 @@ use super::sieve::Wanted;
 
 /// Where nobody tells what is in memory, a mapping is made present in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
+/// Of a processor's cache.
+const LINE_BYTES: u64 = 64;
 /// Copied at once.
 const COPY_BYTES_MAX: usize = 2 << 10;
 /// Asked for before it is copied: so many bytes, in so many pieces at most.
@@ -68,22 +70,32 @@ impl Window {
         Ok(true)
     }
 
-    /// Fills `target` with pieces of ranges that are ready; zeros behind the end.
+    /// Fills `target` with pieces of ranges that are ready and ascend; zeros behind the end.
     pub(super) fn read(&self, pieces: impl Iterator<Item = Wanted>, target: &mut [u8]) {
         let mut soon = Soon::default();
         for piece in pieces {
             let mut rest = piece;
             while let Some(step) = take_step(&mut rest) {
-                if let Some(map) = &self.map {
-                    map.fetch(usize::try_from(step.at).unwrap_or(usize::MAX), step.place.len());
-                }
-                if let Some(due) = soon.push(step) {
+                self.ask_for(&mut soon, &step);
+                soon.push(step);
+                while let Some(due) = soon.pop_due() {
                     self.copy(due.at, &mut target[due.place]);
                 }
             }
         }
         while let Some(due) = soon.pop() {
             self.copy(due.at, &mut target[due.place]);
+        }
+    }
+
+    /// Lines of memory that were asked for already are not asked for again.
+    #[inline]
+    fn ask_for(&self, soon: &mut Soon, step: &Wanted) {
+        let (start, end) = (step.at.max(soon.asked), step.end().min(self.len()));
+        if let Some(map) = self.map.as_ref().filter(|_| start < end) {
+            let place = |at: u64| usize::try_from(at).expect("inside a mapping");
+            map.fetch(place(start), place(end - start));
+            soon.asked = end.next_multiple_of(LINE_BYTES);
         }
     }
 
@@ -119,15 +131,21 @@ struct Soon {
     pushed: usize,
     popped: usize,
     bytes: usize,
+    /// Up to where the object was asked for.
+    asked: u64,
 }
 
 impl Soon {
-    /// Adds what was asked for; what is due now.
+    /// Adds what was asked for; then what is due must go.
     #[inline]
-    fn push(&mut self, step: Wanted) -> Option<Wanted> {
+    fn push(&mut self, step: Wanted) {
         self.bytes += step.place.len();
         self.steps[self.pushed % AHEAD_COUNT] = step;
         self.pushed += 1;
+    }
+
+    #[inline]
+    fn pop_due(&mut self) -> Option<Wanted> {
         let is_due = AHEAD_BYTES <= self.bytes || self.pushed - self.popped == AHEAD_COUNT;
         if is_due { self.pop() } else { None }
     }

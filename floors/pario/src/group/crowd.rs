@@ -4,7 +4,8 @@
 //! and those who were to leave with it wait for that long, 4 or 8 ms, with nothing but a few instructions left to do. So where they share
 //! processors they leave one after the other, and who comes later comes before who polls.
 //!
-//! Never: delays a member that has a processor to itself; makes calls that there are many of wait. Always: all have left after a millisecond.
+//! Never: delays a member that has a processor to itself; makes calls that there are many of wait. Always: nobody sleeps
+//! for longer than a millisecond.
 
 use std::time::Duration;
 
@@ -19,13 +20,15 @@ const TIME_MAX: Duration = Duration::from_millis(1);
 
 /// Leaves a call that all members are about to leave, where what they do next may keep others from leaving: in turn, if they share processors.
 pub fn leave_in_turn(group: &dyn Group) {
-    let (rank, here) = (group.rank(), group.node_of(group.rank()));
-    let near: Vec<usize> = (0..group.size()).filter(|rank| group.node_of(*rank) == here).collect();
-    let before = near.iter().filter(|near| **near < rank).count();
-    // All processors: those that a rank may use are fewer where each is bound to its own.
-    if let Some(time) = turn(before, near.len(), nap::processors()) {
+    if let Some(time) = turn_of(group, nap::processors()) {
         nap::nap(time);
     }
+}
+
+fn turn_of(group: &dyn Group, processors: usize) -> Option<Duration> {
+    let here = group.node_of(group.rank());
+    let near = |rank: &usize| group.node_of(*rank) == here;
+    turn((0..group.rank()).filter(near).count(), (0..group.size()).filter(near).count(), processors)
 }
 
 /// When a member leaves that has so many before it, of so many on a node.
@@ -40,6 +43,17 @@ fn turn(before: usize, members: usize, processors: usize) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_members_of_a_node_share_its_processors() {
+        let turns = |nodes: &[usize], processors| -> Vec<Duration> {
+            let members = crate::group::threads_on(nodes);
+            members.iter().map(|member| turn_of(&**member, processors).unwrap_or_default()).collect()
+        };
+        let none = Duration::ZERO;
+        assert_eq!(turns(&[0, 1, 0, 1, 0], 2), [none, none, STEP, none, 2 * STEP]);
+        assert_eq!(turns(&[0, 1], 1), [none, none]);
+    }
 
     #[test]
     fn members_leave_one_after_the_other_where_they_share_processors() {
