@@ -46,10 +46,8 @@ pub(crate) fn open(comm: Comm, target: Target, mode: c_int, hints: Info, handle:
     file.served().note("open");
     let made = made.ok_or_else(|| Problem::new(Class::Intern, "a file was opened without a handle"))?;
     let (shadow, members) = made.keep();
-    let opened = table::insert(shadow, Opened::new(file, mode, members, meeting));
-    put(handle, shadow)?;
-    opened.file.leave();
-    Ok(())
+    table::insert(shadow, Opened::new(file, mode, members, meeting));
+    put(handle, shadow)
 }
 
 /// What the MPI library makes for an open file; given back unless it is kept.
@@ -107,7 +105,6 @@ pub(crate) fn close(handle: *mut File, opened: &Opened) -> Result<()> {
     let freed = api::group_free(&raw mut members);
     let gone = api::file_close(&raw mut shadow);
     put(handle, abi::file_null())?;
-    opened.file.leave();
     closed.and(freed).and(gone)
 }
 

@@ -56,11 +56,9 @@ pub(crate) fn find(handle: File) -> Option<Arc<Opened>> {
     files.as_ref()?.get(&handle.addr()).map(Arc::clone)
 }
 
-pub(crate) fn insert(handle: File, opened: Opened) -> Arc<Opened> {
-    let opened = Arc::new(opened);
+pub(crate) fn insert(handle: File, opened: Opened) {
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    files.get_or_insert_default().insert(handle.addr(), Arc::clone(&opened));
-    opened
+    files.get_or_insert_default().insert(handle.addr(), Arc::new(opened));
 }
 
 pub(crate) fn remove(handle: File) -> Option<Arc<Opened>> {

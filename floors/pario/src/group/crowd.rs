@@ -1,7 +1,7 @@
 //! Members that are more than the processors of their node, and how they leave a call together.
 //!
 //! Ranks of MPI libraries poll: one that has left a call and waits for the others in the next one keeps a processor busy until its turn is over,
-//! and those who were to leave with it wait for that long, 4 or 8 ms, with nothing but a few instructions left to do. So where they share
+//! and those who were to leave with it wait for that long, 4 or 8 ms, with next to nothing left to do. So where they share
 //! processors they leave one after the other, and who comes later comes before who polls.
 //!
 //! Never: delays a member that has a processor to itself; makes calls that there are many of wait. Always: nobody sleeps
