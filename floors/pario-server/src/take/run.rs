@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use pario_net::buffers;
 use pario_sys::file_map::Scattered;
 use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
 
@@ -107,7 +108,7 @@ impl<'a> Run<'a> {
             self.parts.push(Part::InPlace(piece));
             return;
         }
-        self.copies.resize(COPY_BYTES_MAX, 0);
+        self.make_room_for_copies();
         let (start, end) = (self.copied, self.copied + piece.len());
         piece.copy_to(&mut self.copies[start..end]);
         self.copied = end;
@@ -117,10 +118,17 @@ impl<'a> Run<'a> {
         }
     }
 
+    #[inline]
+    fn make_room_for_copies(&mut self) {
+        if self.copies.is_empty() {
+            self.copies = buffers::take(COPY_BYTES_MAX);
+        }
+    }
+
     /// Begins a run of fine pieces, in any order, within a window of the object.
     pub(super) fn open_window(&mut self, start: u64) {
         self.clear();
-        self.copies.resize(COPY_BYTES_MAX, 0);
+        self.make_room_for_copies();
         self.window.clear();
         (self.start, self.end) = (start, start);
     }
@@ -182,6 +190,12 @@ impl<'a> Run<'a> {
         self.holes.clear();
         self.slices.clear();
         (self.copied, self.pieces, self.bytes) = (0, 0, 0);
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        buffers::give_back(std::mem::take(&mut self.copies));
     }
 }
 
