@@ -128,7 +128,7 @@ impl FileMap {
 /// Whether all of a range of a file is in memory or on its way there; `None` where we are not told: by a kernel before 6.5, or of somebody
 /// else's file. Behind the file's end nothing is.
 ///
-/// Pages of a mapping that are in memory come when they are touched, sixteen at a time; asking for each of them first, as
+/// Pages of a mapping that are in memory come when they are touched, sixteen or a large page at a time; asking for each of them first, as
 /// [`FileMap::populate`] does, takes longer than copying it.
 #[must_use]
 pub fn is_in_memory(file: BorrowedFd<'_>, range: Range<u64>) -> Option<bool> {

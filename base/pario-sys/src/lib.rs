@@ -22,6 +22,7 @@ pub mod nap;
 pub mod piece;
 mod prefetch;
 pub mod process;
+pub mod processors;
 pub mod room;
 #[cfg_attr(loom, path = "loom/shared.rs")]
 pub mod shared;

@@ -8,8 +8,6 @@
 
 #![expect(unsafe_code, reason = "system calls that the wrapper has no word for")]
 
-use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::thread::{NanosleepRelativeResult, Timespec, nanosleep};
@@ -35,10 +33,15 @@ struct Turns {
 impl Turns {
     /// Of this thread; `None`: they are not told, or it is not one like others.
     fn now() -> Option<Turns> {
+        Turns::of(0)
+    }
+
+    /// Of a thread; 0 is this one.
+    fn of(thread: libc::pid_t) -> Option<Turns> {
         let mut turns = Turns::default();
         let size = libc::c_uint::try_from(size_of::<Turns>()).ok()?;
         // SAFETY: the structure lives and is as long as is said.
-        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut turns, size, 0) };
+        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, thread, &raw mut turns, size, 0) };
         (told == 0 && i32::try_from(turns.policy) == Ok(libc::SCHED_OTHER)).then_some(turns)
     }
 
@@ -80,37 +83,6 @@ fn sleep(time: Duration) {
     }
 }
 
-/// Processors that the processes of this job have together, as far as that is told: those of its control group, or all of the machine. Not
-/// those that this process may use, which are fewer where each is bound to its own.
-#[must_use]
-pub fn processors() -> usize {
-    static COUNT: OnceLock<usize> = OnceLock::new();
-    *COUNT.get_or_init(|| {
-        // SAFETY: the call only reads.
-        let all = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        let all = usize::try_from(all).unwrap_or(1).max(1);
-        of_control_group().map_or(all, |some| some.min(all))
-    })
-}
-
-fn of_control_group() -> Option<usize> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let file = Path::new("/sys/fs/cgroup").join(group).join("cpuset.cpus.effective");
-    count(&std::fs::read_to_string(file).ok()?)
-}
-
-/// How many numbers a list like "0-3,8" has.
-fn count(list: &str) -> Option<usize> {
-    let mut all = 0;
-    for part in list.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
-        all += last.checked_sub(first)? + 1;
-    }
-    Some(all)
-}
-
 #[cfg(test)]
 mod tests {
     use pario_core::Clock;
@@ -134,9 +106,18 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_counted() {
-        assert_eq!((count("0-3,8\n"), count("7"), count("0-127")), (Some(5), Some(1), Some(128)));
-        assert_eq!((count(""), count("3-1"), count("a")), (None, None, None));
-        assert!(std::thread::available_parallelism().unwrap().get() <= processors());
+    fn turns_are_short_during_a_nap() {
+        let before = Turns::now().expect("an ordinary thread").runtime;
+        let (tell, told) = std::sync::mpsc::channel();
+        let napper = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+            nap(Duration::from_millis(500));
+        });
+        let thread = told.recv().unwrap();
+        let is_short = || Turns::of(thread).is_some_and(|turns| u128::from(turns.runtime) == TURN.as_nanos());
+        let seen = std::iter::repeat_with(is_short).take_while(|_| !napper.is_finished()).any(|short| short);
+        // Kernels before 6.12 have no such thing, and say 0.
+        assert!(seen || before == 0);
+        napper.join().unwrap();
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | 8 KiB write, steady state | 0 | 0 (a doorbell now and then) | 2: into the outbox, out of it into the store |
 //! | 1 MiB direct write or read | 0 | 1 | 1: by the kernel |
-//! | pieces of a view, read again | 0 | 2 for each server, none for a piece | 1 |
+//! | pieces of a view, read again | 0 | 1 for each server, none for a piece | 1 |
 //! | a direct write over many blocks | 0 | 1 for each server and 16 MiB | 1: by the kernel |
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]

@@ -306,11 +306,12 @@ impl<'a> Batch<'a> {
             keep(&mut writer.errors, (place, object), &fault);
         }
         for group in self.slices.chunk_by(|a, b| a.object == b.object) {
-            let stride = stride(self.piece_bytes(group));
+            let amount = self.amount(group);
+            let stride = stride(amount.1 / amount.0.max(1));
             writer.begin(group.len(), stride);
             self.mark_intents(group, &mut writer);
             let direct = group.iter().any(|slice| slice.data.is_none()) && self.meets_intent(group);
-            if direct || self.join(group, &mut writer).is_err() {
+            if direct || self.join(group, amount, &mut writer).is_err() {
                 writer.errors.overlap = true;
                 writer.begin(group.len(), stride);
                 self.write_newest_first(group, &mut writer);
@@ -345,22 +346,25 @@ impl<'a> Batch<'a> {
             .any(|cut| direct.touches(cut.local..cut.end()))
     }
 
-    /// Bytes of a piece, on average.
-    fn piece_bytes(&self, group: &[Slice<'a>]) -> u64 {
-        let (mut bytes, mut pieces) = (0, 0);
+    /// Pieces that are to be written, and their bytes.
+    fn amount(&self, group: &[Slice<'a>]) -> (u64, u64) {
+        let (mut pieces, mut bytes) = (0, 0);
         for slice in group.iter().filter(|slice| slice.data.is_some()) {
             let cuts = &self.cuts[slice.cuts.clone()];
-            bytes += cuts.iter().map(|cut| u64::from(cut.bytes)).sum::<u64>();
             pieces += cuts.len() as u64;
+            bytes += cuts.iter().map(|cut| u64::from(cut.bytes)).sum::<u64>();
         }
-        bytes / pieces.max(1)
+        (pieces, bytes)
     }
 
     /// Brings the pieces of all slices of an object together. Fails at the first overlap; what was written by then is written again.
-    fn join(&self, group: &[Slice<'a>], writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
+    fn join(
+        &self,
+        group: &[Slice<'a>],
+        (pieces, bytes): (u64, u64),
+        writer: &mut Writer<'a, '_>,
+    ) -> Result<(), Overlap> {
         let cuts = || group.iter().filter(|slice| slice.data.is_some()).map(|slice| slice.cuts.clone());
-        let pieces: u64 = cuts().map(|cuts| cuts.len() as u64).sum();
-        let bytes: u64 = cuts().flat_map(|cuts| &self.cuts[cuts]).map(|cut| u64::from(cut.bytes)).sum();
         let some = || cuts().filter(|cuts| !cuts.is_empty());
         let start = some().map(|cuts| self.cuts[cuts.start].local).min().unwrap_or(0);
         let end = some().map(|cuts| self.cuts[cuts.end - 1].end()).max().unwrap_or(0);

@@ -9,7 +9,8 @@
 
 use std::time::Duration;
 
-use pario_sys::nap;
+use pario_sys::nap::nap;
+use pario_sys::processors::processors;
 
 use super::Group;
 
@@ -20,8 +21,8 @@ const TIME_MAX: Duration = Duration::from_millis(1);
 
 /// Leaves a call that all members are about to leave, where what they do next may keep others from leaving: in turn, if they share processors.
 pub fn leave_in_turn(group: &dyn Group) {
-    if let Some(time) = turn_of(group, nap::processors()) {
-        nap::nap(time);
+    if let Some(time) = turn_of(group, processors()) {
+        nap(time);
     }
 }
 
