@@ -15,7 +15,9 @@ mod writer;
 pub use intent::Intent;
 pub use reader::{CursorPage, OutboxError, OutboxReader, RecordView};
 pub use record::{Concerned, IntentState, RECORD_HEAD_BYTES, RecordHead, RecordKind};
-pub use writer::{Attached, Concern, Cursor, Fill, Outbox, Progress, RecordMeta, write_behind_bit};
+pub use writer::{
+    Attached, Concern, Cursor, Fill, Gathering, Outbox, Progress, RecordMeta, write_behind_bit,
+};
 
 /// How a server sleeps, as its cursor tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +58,8 @@ pub(crate) mod outbox_at {
     pub(crate) const WAITING: usize = 128;
     /// How many of them wait for room only.
     pub(crate) const WANTS_ROOM: usize = 136;
+    /// How many threads of the client are in a call that all members of their group make.
+    pub(crate) const GATHERING: usize = 144;
 }
 
 /// Places in the cursor's page.

@@ -211,6 +211,13 @@ impl OutboxReader {
         room_before.max(room_after) < waiting
     }
 
+    /// Whether a thread of the client is in a call that all members of its group make, such as close: it waits for them in any case, and
+    /// brings nothing until they have come. A hint.
+    #[must_use]
+    pub fn gathers(&self) -> bool {
+        self.segment.load_u64(outbox_at::GATHERING, Ordering::Relaxed) != 0
+    }
+
     /// Whether a thread of the client waits for the cursor. Call after moving it.
     #[must_use]
     pub fn somebody_waits(&self) -> bool {

@@ -570,6 +570,13 @@ impl Outbox {
         fence(Place::Floor);
     }
 
+    /// Says, until what it returns is dropped, that a thread is in a call that all members of its group make.
+    #[must_use]
+    pub fn gather(self: &Arc<Self>) -> Gathering {
+        self.segment.fetch_add_u64(outbox_at::GATHERING, 1, Ordering::Relaxed);
+        Gathering(Arc::clone(self))
+    }
+
     /// Waits until `server` has taken everything up to `position`.
     pub fn wait_taken(
         &self,
@@ -699,6 +706,16 @@ impl Outbox {
                 Some(Slot::Never) | None => {}
             }
         }
+    }
+}
+
+/// A thread is in a call that all members of its group make; see [`Outbox::gather`].
+#[derive(Debug)]
+pub struct Gathering(Arc<Outbox>);
+
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        self.0.segment.fetch_add_u64(outbox_at::GATHERING, u64::MAX, Ordering::Relaxed);
     }
 }
 

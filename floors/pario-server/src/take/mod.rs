@@ -444,11 +444,13 @@ impl Worker {
 
     /// How things stand around the records.
     fn mood(&mut self, urgent: bool) -> Mood {
-        let Pressure { leaving, waits, full, half } = self.outboxes.pressure();
+        let Pressure { leaving, waits, gathers, full, half } = self.outboxes.pressure();
         self.knows_of_waiting = waits;
+        self.patience.see_gathering(self.outboxes.gathering());
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
         let urgent = urgent || leaving || waited_for || self.stop.is_some() || self.hurry;
-        Mood { now: self.clock.now(), urgent, waits, full, half, slow: self.watch.store_is_slow() }
+        let slow = self.watch.store_is_slow();
+        Mood { now: self.clock.now(), urgent, waits, gathers, full, half, slow }
     }
 
     /// How much of some outboxes may be taken now, and when to look again at the rest.

@@ -49,6 +49,8 @@ pub(super) struct Pressure {
     pub(super) leaving: bool,
     /// Somebody waits for its own records to be taken.
     pub(super) waits: bool,
+    /// Whoever does is in a call that all members of its group make.
+    pub(super) gathers: bool,
     /// Somebody waits for room.
     pub(super) full: bool,
     /// An outbox is half full.
@@ -182,9 +184,15 @@ impl Outboxes {
         Pressure {
             leaving: behind().any(|attached| attached.leaving),
             waits: behind().any(|attached| attached.outbox.is_urgent()),
+            gathers: behind().all(|attached| attached.outbox.gathers() || !attached.outbox.is_urgent()),
             full: behind().any(|attached| attached.outbox.wants_room()),
             half: behind().any(|attached| attached.outbox.capacity() / 2 <= attached.pending()),
         }
+    }
+
+    /// Those whose clients are in a call that all members of their group make.
+    pub(super) fn gathering(&self) -> Vec<usize> {
+        (0..self.len()).filter(|place| self.attached[*place].outbox.gathers()).collect()
     }
 
     /// Keeps errors and moves the cursors. Returns the sessions that are over.

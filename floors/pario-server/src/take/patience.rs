@@ -19,6 +19,8 @@ use pario_core::{Nanos, ObjectId};
 /// A record that leaves holes waits at most so long for its neighbours, while nobody waits and every outbox has room: a writer that
 /// shares its processor with others may be away for long, and a stretch without its bytes costs a system call per piece.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// The same while those who are missing bring older ones all the time: in a crowd of processes on few processors one may be far ahead.
+const PATIENCE_BEHIND: Duration = Duration::from_secs(2);
 /// Writers that should be there and were never seen are hoped for so long.
 const PATIENCE_UNSEEN: Duration = Duration::from_millis(50);
 /// A server leaves the processors to busy writers for so long.
@@ -83,6 +85,8 @@ pub(super) struct Mood {
     pub(super) urgent: bool,
     /// Somebody waits for its own records to be taken, as for sync, close or a read.
     pub(super) waits: bool,
+    /// Whoever does is in a call that all members of its group make, and waits for them in any case.
+    pub(super) gathers: bool,
     /// An outbox is full and its writer waits.
     pub(super) full: bool,
     /// An outbox is half full.
@@ -126,6 +130,8 @@ pub(super) struct Patience {
     full_wait: Duration,
     waited_since: Option<Nanos>,
     waited_wait: Duration,
+    /// Outboxes whose clients are in a call that all members of their group make: they bring nothing more before it is over.
+    gathering: Vec<usize>,
     /// Processors of this machine.
     processors: usize,
 }
@@ -136,8 +142,19 @@ struct Writers {
     since: Nanos,
     /// How many there should be, as far as they know.
     expected: usize,
-    last: HashMap<usize, Nanos>,
+    last: HashMap<usize, Seen>,
     late: Late,
+    /// Some were waited for although they came on, and what they brought was something else.
+    wasted: bool,
+}
+
+/// What was seen of a writer last.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Nanos,
+    /// Its newest record: when it was committed, and where it ends.
+    committed: Nanos,
+    end: u64,
 }
 
 impl Writers {
@@ -148,6 +165,14 @@ impl Writers {
     /// Some that should be there have not been seen yet, and there is hope.
     fn lack_some(&self, now: Nanos) -> bool {
         self.last.len() < self.expected && now.since(self.since) < PATIENCE_UNSEEN
+    }
+
+    /// When somebody who has not come as far as a record last brought something, if that is not long ago.
+    fn behind(&self, due: &Due, now: Nanos, gathering: &[usize]) -> Option<Nanos> {
+        let is_behind = |(place, seen): &(&usize, &Seen)| {
+            seen.end < due.span.end && now < until(seen.committed, PATIENCE) && !gathering.contains(place)
+        };
+        self.last.iter().filter(is_behind).map(|(_, seen)| seen.committed).max()
     }
 }
 
@@ -192,6 +217,7 @@ impl Patience {
             full_wait: PATIENCE_FULL,
             waited_since: None,
             waited_wait: PATIENCE_WAITED,
+            gathering: Vec::new(),
             processors,
         }
     }
@@ -202,7 +228,7 @@ impl Patience {
         self.full_since = if mood.full { Some(self.full_since.unwrap_or(mood.now)) } else { None };
         let Some(oldest) = due.iter().map(|due| due.committed).min() else { return Choice::Take(Upto::ALL) };
         self.waited_since = if mood.waits { Some(self.waited_since.unwrap_or(mood.now)) } else { None };
-        if mood.urgent || (mood.waits && !self.may_keep_waiting(due, mood.now)) {
+        if mood.urgent || (mood.waits && !self.may_keep_waiting(due, mood)) {
             self.note_late(due, Upto::ALL, mood.now);
             return Choice::Take(Upto::ALL);
         }
@@ -219,9 +245,15 @@ impl Patience {
         choice
     }
 
+    /// Who is in a call that all members of its group make.
+    pub(super) fn see_gathering(&mut self, places: Vec<usize>) {
+        self.gathering = places;
+    }
+
     /// The outboxes have other places now.
     pub(super) fn forget_places(&mut self) {
         self.writers.clear();
+        self.gathering.clear();
     }
 
     fn remember(&mut self, due: &[Due], now: Nanos) {
@@ -229,20 +261,32 @@ impl Patience {
             self.writers.clear();
         }
         for due in due.iter().filter(|due| due.leaves_holes()) {
-            let fresh = || Writers { since: now, expected: 0, last: HashMap::new(), late: Late::default() };
+            let fresh = || Writers {
+                since: now,
+                expected: 0,
+                last: HashMap::new(),
+                late: Late::default(),
+                wasted: false,
+            };
             let writers = self.writers.entry(due.object).or_insert_with(fresh);
-            writers.last.insert(due.place, now);
+            let seen = Seen { at: now, committed: due.committed, end: due.span.end };
+            writers.last.insert(due.place, seen);
             writers.expected = writers.expected.max(due.companions);
         }
         self.writers.retain(|object, writers| {
-            writers.last.retain(|_, last| now.since(*last) < MEMORY);
+            writers.last.retain(|_, seen| now.since(seen.at) < MEMORY);
             writers.late.forget(due, *object, now);
             !writers.last.is_empty()
         });
     }
 
     /// Whether members of a group that have not come yet may keep one that waits for its records waiting.
-    fn may_keep_waiting(&mut self, due: &[Due], now: Nanos) -> bool {
+    fn may_keep_waiting(&mut self, due: &[Due], Mood { now, gathers, .. }: Mood) -> bool {
+        let are_behind = |one: &Due| self.until_behind(one, now).is_some_and(|until| now < until);
+        if gathers && can_be_cut(due) && due.iter().any(are_behind) {
+            self.waited_since = Some(now);
+            return true;
+        }
         let is_group = due.iter().any(|due| 1 < due.companions);
         let is_much = WAITED_BYTES_MIN <= due.iter().map(|due| due.bytes).sum();
         let worth = is_much && PATIENCE_WAITED_MIN <= self.waited_wait;
@@ -277,15 +321,25 @@ impl Patience {
             self.waited_wait = worth.clamp(PATIENCE_WAITED_MIN, PATIENCE_WAITED);
             return Choice::Take(upto);
         }
-        let patient = until(oldest, self.bears(due, mood.now));
+        let first = due.iter().find(|due| due.committed == oldest).filter(|_| can_be_cut(due));
+        let behind = first.and_then(|first| self.until_behind(first, mood.now));
+        let patient = until(oldest, self.bears(due, mood.now)).max(behind.unwrap_or(oldest));
         let full = self.full_since.map_or(patient, |since| until(since, self.full_wait));
-        let waited = self.waited_since.map_or(patient, |since| until(since, self.waited_wait));
+        let waited = match self.waited_since {
+            Some(since) if behind.is_none() || !mood.gathers => until(since, self.waited_wait),
+            Some(_) | None => patient,
+        };
         let limit = patient.min(full).min(waited);
         if mood.now < limit {
             return Choice::Wait { until: limit };
         }
         if self.full_since.take().is_some() {
             self.full_wait = (self.full_wait / 2).max(PATIENCE_FULL_MIN);
+        }
+        if behind.is_some()
+            && let Some(writers) = self.writers.get_mut(&due[0].object)
+        {
+            writers.wasted = true;
         }
         // What those who have come have in common, though it has holes.
         let common = progress(due).into_values().min().filter(|_| can_be_cut(due));
@@ -306,6 +360,13 @@ impl Patience {
             Some(_) | None => PATIENCE_ALONE,
         };
         due.iter().map(|due| of(&due.object)).max().unwrap_or(PATIENCE_ALONE)
+    }
+
+    /// How long a record may be kept for writers that have not come as far and bring older ones all the time.
+    fn until_behind(&self, due: &Due, now: Nanos) -> Option<Nanos> {
+        let writers = self.writers.get(&due.object).filter(|writers| !writers.wasted)?;
+        let came = writers.behind(due, now, &self.gathering)?;
+        Some(until(came, PATIENCE).min(until(due.committed, PATIENCE_BEHIND)))
     }
 
     /// The highest place that a writer has come to and below which everything fits together, but for what comes late.

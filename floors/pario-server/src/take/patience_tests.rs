@@ -13,7 +13,8 @@ fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
 }
 
 fn mood(now_ms: u64) -> Mood {
-    Mood { now: Nanos(now_ms * MS), urgent: false, waits: false, full: false, half: true, slow: false }
+    let now = Nanos(now_ms * MS);
+    Mood { now, urgent: false, waits: false, gathers: false, full: false, half: true, slow: false }
 }
 
 fn below(place: u64) -> Choice {
@@ -172,6 +173,62 @@ fn who_comes_late_is_not_waited_for_again() {
     assert_eq!(patience.choose(&both, mood(258)), below(12000));
     // A writer that went beyond is not late when it begins anew.
     assert_eq!(patience.choose(&[due(1, 260, 0..4000, 2000)], mood(261)), wait(510));
+}
+
+#[test]
+fn one_that_is_far_ahead_is_kept_while_the_others_come_on() {
+    let mut patience = Patience::new(2);
+    let ahead = [due(0, 3, 4000..8000, 2000), due(0, 4, 8000..12000, 2000)];
+    let first = [due(0, 1, 0..4000, 2000), due(1, 2, 0..4000, 2000), ahead[0].clone(), ahead[1].clone()];
+    assert_eq!(patience.choose(&first, mood(5)), below(4000));
+    let second = [ahead[0].clone(), ahead[1].clone(), due(1, 200, 4000..6000, 1000)];
+    assert_eq!(patience.choose(&second, mood(201)), below(6000));
+    let rest = [due(0, 3, 6000..8000, 1000), ahead[1].clone()];
+    assert_eq!(patience.choose(&rest, mood(300)), wait(450), "the other one came at 200");
+    assert_eq!(patience.choose(&rest, mood(450)), below(12000), "and has not come since");
+}
+
+#[test]
+fn nobody_is_kept_for_ever_for_others_that_come_on() {
+    let mut patience = Patience::new(2);
+    let ahead = |from: u64| due(0, 3, from..8000, (8000 - from) / 2);
+    patience.choose(&[due(0, 1, 0..4000, 2000), due(1, 2, 0..4000, 2000), ahead(4000)], mood(5));
+    let mut at = 4000;
+    for now in (200..2000).step_by(200) {
+        let step = [ahead(at), due(1, now, at..at + 100, 50)];
+        at += 100;
+        assert_eq!(patience.choose(&step, mood(now + 1)), below(at));
+        assert_eq!(patience.choose(&[ahead(at)], mood(now + 100)), wait((now + 250).min(2003)));
+    }
+    assert_eq!(patience.choose(&[ahead(at)], mood(2003)), below(8000));
+    // They bring something else, it seems: such a one waits as if they were away.
+    let next = [due(0, 2100, 8000..12000, 2000), due(1, 2300, at..at + 100, 50)];
+    patience.choose(&next, mood(2301));
+    assert_eq!(patience.choose(&next[..1], mood(2302)), wait(2350));
+}
+
+#[test]
+fn who_waits_for_its_group_in_any_case_is_kept_while_the_others_come_on() {
+    let record = |place, now, at: u64| Due { companions: 2, ..due(place, now, at..at + 400_000, 200_000) };
+    let closes = |now_ms| Mood { waits: true, gathers: true, ..mood(now_ms) };
+    let came = |patience: &mut Patience| {
+        let all = [record(0, 1, 0), record(0, 2, 400_000), record(1, 3, 0)];
+        assert_eq!(patience.choose(&all, closes(4)), below(400_000));
+    };
+    let rest = [record(0, 2, 400_000)];
+    let mut patience = Patience::new(2);
+    patience.see_gathering(vec![0]);
+    came(&mut patience);
+    assert_eq!(patience.choose(&rest, closes(100)), wait(253), "the other one came at 3");
+    // It has nothing more to bring.
+    patience.see_gathering(vec![0, 1]);
+    assert_eq!(patience.choose(&rest, closes(101)), wait(116));
+    assert_eq!(patience.choose(&rest, closes(116)), ALL);
+    // One that reads or syncs alone is not kept.
+    let mut patience = Patience::new(2);
+    came(&mut patience);
+    assert_eq!(patience.choose(&rest, Mood { gathers: false, ..closes(20) }), wait(36));
+    assert_eq!(patience.choose(&rest, Mood { gathers: false, ..closes(36) }), ALL);
 }
 
 #[test]

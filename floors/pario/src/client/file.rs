@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pario_core::{Code, Fault, FileAttr, Layout, ServerIndex};
 use pario_net::message::{At, FoundLock, NameReply, NameRequest, Phase, Reply, Request};
+use pario_net::outbox::{Gathering, Outbox};
 use pario_view::View;
 
 use super::counts::Counts;
@@ -246,6 +247,11 @@ impl File {
     /// The file's place, for messages.
     pub(crate) fn place(&self) -> String {
         self.inner.file.describe()
+    }
+
+    /// Tells servers, until what it returns is dropped, that this process is in a call that all members of its group make.
+    pub(crate) fn gather(&self) -> Option<Gathering> {
+        self.inner.file.mount.outbox_if_made().map(Outbox::gather)
     }
 
     /// Closes a handle that others may still refer to.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pario_core::{Fault, Layout, LocalOffset, ObjectId, ServerIndex};
 use pario_net::message::{Reply, Request};
+use pario_net::outbox::{Gathering, Outbox};
 use pario_view::View;
 
 use super::locks::Guarded;
@@ -63,6 +64,11 @@ impl TierFile {
         self.file.collect_errors();
         drained?;
         self.file.tell_fault(&self.heard)
+    }
+
+    /// Tells the tier's servers, until what it returns is dropped, that this process is in a call that all members of its group make.
+    pub(crate) fn gather(&self) -> Option<Gathering> {
+        self.file.mount.outbox_if_made().map(Outbox::gather)
     }
 
     /// The file's length.

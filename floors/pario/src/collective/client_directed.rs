@@ -102,8 +102,10 @@ impl ClientDirected {
 
     /// First everybody's writes are in the tier, then the tier's in the partition.
     fn put_down(&self, call: Call, below: impl FnOnce() -> std::result::Result<(), Fault>) -> Result<()> {
+        let gathering = self.file.gather();
         let drained = self.file.drain().map_err(|fault| self.name(fault));
         let drained = self.group.agree_in(call, drained);
+        drop(gathering);
         let below = below().map_err(Error::from);
         drained.and(self.group.agree(below))
     }

@@ -441,6 +441,7 @@ impl GroupFile {
         if let Some(plain) = &self.inner.plain {
             return self.inner.line.run(|| plain.sync(&self.inner.group, &self.inner.file));
         }
+        let _gathering = self.inner.file.gather();
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
             let tier = tier();
@@ -467,6 +468,7 @@ impl GroupFile {
             report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
             return closed;
         }
+        let _gathering = self.inner.file.gather();
         let mine = self.inner.line.run(|| {
             let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
             let mine = self.inner.file.close_shared();

@@ -72,8 +72,10 @@ impl Above {
 
     /// Puts what the group wrote on stable storage, and sees what others wrote to the plain file; collective.
     pub(crate) fn sync(&self, group: &Arc<dyn Group>, file: &File) -> Result<()> {
+        let gathering = file.gather();
         let mine = file.sync().map_err(|error| self.name(file, error));
         group.agree_in(Call::Sync, mine)?;
+        drop(gathering);
         let bytes = self.settle_length(group, file)?;
         let mine = self.refresh(file, bytes);
         group.agree(mine)
@@ -130,8 +132,10 @@ impl Above {
 
     /// Closes it; collective. Afterwards the plain file has every byte, or all members are told why not.
     pub(crate) fn close(&self, group: &Arc<dyn Group>, file: &File) -> Result<()> {
+        let gathering = file.gather();
         let mine = file.close_shared().map_err(|error| self.name(file, error));
         let handles = group.agree_in(Call::Close, mine);
+        drop(gathering);
         // Whoever is missing now does not come back: what this process keeps goes down all the same.
         if handles.as_ref().is_err_and(|_| group.check().is_err()) {
             return handles.and(self.leave());

@@ -1,0 +1,104 @@
+//! Members of a group of which one is far ahead of the others, as where many share few processors: what it wrote waits for its neighbours',
+//! and none of it is written piece by piece because the first one closes.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use common::stage::pause;
+use common::{difference, pattern};
+use pario::core::ServerIndex;
+use pario::group::{self, Group};
+use pario::{Datatype, EmbedOptions, Hints, Method, Partition};
+
+/// Bytes of a piece, and pieces of each member.
+const PIECE: usize = 1000;
+const PIECES: usize = 2000;
+/// The second member writes so many times.
+const STEPS: usize = 20;
+/// As long as it takes for a step: the first member waits in its close for much longer than it is borne alone (16 ms).
+const STEP: Duration = Duration::from_millis(10);
+/// Where the machine is away for a quarter of a second, the server gives the second member up: then once more.
+const TRIES: usize = 5;
+
+/// Calls by which the server wrote so far.
+fn staged_writes(partition: &Partition) -> u64 {
+    let text = partition.mount_handle().server_status(ServerIndex(0)).unwrap();
+    let status: serde_json::Value = serde_json::from_str(&text).unwrap();
+    status["counters"]["staged_writes"].as_u64().unwrap()
+}
+
+/// What the members say to each other.
+enum Cue {
+    Says(Sender<()>),
+    Hears(Receiver<()>),
+}
+
+fn play(client: &Partition, group: &Arc<dyn Group>, name: &str, all: &[u8], cue: &Cue) {
+    let hints = Hints { method: Some(Method::ServerDirected), ..Hints::default() };
+    let options = client.options().read(true).write(true).create(true);
+    let file = options.open_all(group, name, &hints).unwrap();
+    let bytes = i64::try_from(PIECE).unwrap();
+    let piece = Datatype::contiguous(bytes, &Datatype::elementary(1).unwrap()).unwrap();
+    let rank = i64::try_from(group.rank()).unwrap();
+    let byte = Datatype::elementary(1).unwrap();
+    file.set_view(rank * bytes, &byte, &piece.resized(0, 2 * bytes).unwrap()).unwrap();
+    let mine: Vec<u8> = all.chunks(PIECE).skip(group.rank()).step_by(2).flatten().copied().collect();
+    let mut steps = mine.chunks(mine.len() / STEPS).enumerate();
+    let mut step = || {
+        let (number, part) = steps.next()?;
+        file.write_at((number * part.len()) as u64, part).unwrap();
+        Some(())
+    };
+    match cue {
+        Cue::Says(sender) => {
+            while step().is_some() {}
+            sender.send(()).unwrap();
+        }
+        Cue::Hears(receiver) => {
+            step().unwrap();
+            receiver.recv().unwrap();
+            while step().is_some() {
+                pause(STEP);
+            }
+        }
+    }
+    file.close().unwrap();
+}
+
+/// Calls by which a file was written whose second member came long after the first one had closed it.
+fn writes_of(partition: &Partition, name: &str) -> u64 {
+    let all = pattern(2 * PIECE * PIECES, 7);
+    let before = staged_writes(partition);
+    let (sender, receiver) = channel();
+    std::thread::scope(|scope| {
+        let cues = [Cue::Says(sender), Cue::Hears(receiver)];
+        for (group, cue) in group::threads_on(&[0, 0]).into_iter().zip(cues) {
+            let (client, all) = (partition.another_client(), &all);
+            scope.spawn(move || {
+                play(&client, &group, name, all, &cue);
+                group.leave();
+            });
+        }
+    });
+    let writes = staged_writes(partition) - before;
+    let mut found = vec![0; all.len()];
+    partition.open(name).unwrap().read_exact_at(0, &mut found).unwrap();
+    assert_eq!(difference(&all, &found), None);
+    writes
+}
+
+#[test]
+fn one_that_closes_long_before_the_others_costs_no_call_per_piece() {
+    let partition = Partition::embed(&EmbedOptions { servers: 1, ..EmbedOptions::default() }).unwrap();
+    let few = PIECES as u64 / 10;
+    let mut seen = Vec::new();
+    while seen.len() < TRIES && seen.iter().all(|writes| few <= *writes) {
+        seen.push(writes_of(&partition, &format!("f{}", seen.len())));
+    }
+    assert!(seen.iter().any(|writes| *writes < few), "{seen:?} calls for {} pieces", 2 * PIECES);
+}
