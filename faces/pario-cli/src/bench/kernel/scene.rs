@@ -188,7 +188,7 @@ impl Stage {
         if side.is_private() { Ok(()) } else { self.ground.settle(scene.partition) }
     }
 
-    /// Times of writing alone, computing alone and both, with computing as long as writing; round by round.
+    /// Times of writing alone, computing alone, before and after, and both, with computing as long as writing; round by round.
     pub(super) fn hide(&self, scene: &Scene<'_>, side: Side) -> Result<Vec<Hidden>, BenchError> {
         let mut crew = Crew::start(&self.ground, &scene.task())?;
         self.write(scene, &mut crew, side, 0)?;
@@ -201,9 +201,11 @@ impl Stage {
             self.progress.step(&format!("{}, hidden behind computing", scene.title), round, self.rounds);
             let io = self.write(scene, &mut crew, side, 0)?;
             self.clear(scene, &mut crew, side)?;
-            let compute_s = compute_for(&mut crew, &mut sweeps, io.total_s)?;
+            let before_s = compute_for(&mut crew, &mut sweeps, io.total_s)?;
             let both = self.write(scene, &mut crew, side, sweeps)?;
             self.clear(scene, &mut crew, side)?;
+            // A machine that became slower or faster meanwhile did so for both.
+            let compute_s = f64::midpoint(before_s, crew.compute(sweeps)?);
             rounds.push(Hidden {
                 io_s: io.total_s,
                 compute_s,
