@@ -1,13 +1,15 @@
 //! Tests of one round of taking: merging, order, direct writes.
 
 use pario_core::{Generation, InodeId};
-use pario_store::StoreError;
 use pario_store::faulty::{Faulty, Operation};
 use pario_store::memory::MemoryStore;
+use pario_store::{Store, StoreError};
 use pario_view::{Access, Datatype};
 use proptest::prelude::*;
 
+use super::super::window::WINDOW_BYTES;
 use super::*;
+use crate::stats::ServerStats;
 
 fn object(inode: u64) -> ObjectId {
     ObjectId { inode: InodeId(inode), generation: Generation(0) }

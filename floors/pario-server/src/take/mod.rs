@@ -6,6 +6,8 @@
 mod ahead;
 mod batch;
 mod circles;
+mod cut;
+mod join;
 mod lives;
 mod outboxes;
 mod patience;
@@ -15,6 +17,7 @@ mod shared;
 mod shares;
 mod watch;
 mod window;
+mod writer;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +35,7 @@ use pario_sys::piece::Piece;
 use pario_view::View;
 
 pub(crate) use self::batch::Amount;
-use self::batch::{Batch, Errors, Ground, Packing, Source, Stamp, Streamed};
+use self::batch::{Batch, Packing, Source, Stamp, Streamed};
 use self::lives::Lives;
 pub use self::lives::LivesSpec;
 use self::outboxes::{Outboxes, Pressure};
@@ -40,6 +43,7 @@ use self::patience::{Choice, Mood, Patience, Upto};
 use self::scan::{Portion, Scan};
 use self::shares::Shares;
 use self::watch::Watch;
+use self::writer::{Errors, Ground};
 use crate::desk::Desk;
 use crate::stats::ServerStats;
 use crate::views::Views;

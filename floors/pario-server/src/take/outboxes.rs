@@ -12,8 +12,8 @@ use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::kill_point::{Point, reach};
 
-use super::batch::Errors;
 use super::scan::{Advance, Scan};
+use super::writer::Errors;
 use crate::stats::ServerStats;
 use crate::views::Views;
 
