@@ -60,6 +60,8 @@ pub(crate) mod outbox_at {
     pub(crate) const WANTS_ROOM: usize = 136;
     /// How many threads of the client are in a call that all members of their group make.
     pub(crate) const GATHERING: usize = 144;
+    /// How many of the threads that wait do so in such a call.
+    pub(crate) const WAITING_TOGETHER: usize = 152;
 }
 
 /// Places in the cursor's page.

@@ -22,6 +22,12 @@ static void killed(void)
     pause();
 }
 
+static int is_class(int code, int class)
+{
+    int found = MPI_SUCCESS;
+    return code != MPI_SUCCESS && MPI_Error_class(code, &found) == MPI_SUCCESS && found == class;
+}
+
 /* A child of a rank may not use its parent's files, and does not disturb them. */
 static void forked(void)
 {
@@ -31,8 +37,9 @@ static void forked(void)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        int code = MPI_File_write_at(file, 0, "x", 1, MPI_BYTE, MPI_STATUS_IGNORE);
-        _exit(code == MPI_SUCCESS ? 1 : 42);
+        int refused = is_class(MPI_File_write_at(file, 0, "x", 1, MPI_BYTE, MPI_STATUS_IGNORE), MPI_ERR_FILE)
+            && is_class(MPI_File_sync(file), MPI_ERR_FILE) && is_class(MPI_File_close(&file), MPI_ERR_FILE);
+        _exit(refused ? 42 : 1);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 42);
     CHECK(system("true") == 0);

@@ -211,6 +211,15 @@ impl OutboxReader {
         room_before.max(room_after) < waiting
     }
 
+    /// Whether one that waits so does not do it in a call that all members of its group make. A hint.
+    #[must_use]
+    pub fn waits_alone(&self) -> bool {
+        let waiting = self.segment.load_u64(outbox_at::WAITING, Ordering::Acquire);
+        let others = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Relaxed)
+            + self.segment.load_u64(outbox_at::WAITING_TOGETHER, Ordering::Relaxed);
+        others < waiting
+    }
+
     /// Whether a thread of the client is in a call that all members of its group make, such as close: it waits for them in any case, and
     /// brings nothing until they have come. A hint.
     #[must_use]

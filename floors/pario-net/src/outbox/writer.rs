@@ -713,6 +713,22 @@ impl Outbox {
 #[derive(Debug)]
 pub struct Gathering(Arc<Outbox>);
 
+impl Gathering {
+    /// Waits until `server` has taken everything up to `position`, as part of the call.
+    pub fn wait_taken(
+        &self,
+        server: ServerIndex,
+        position: u64,
+        progress: Progress<'_>,
+    ) -> Result<(), Fault> {
+        let segment = &self.0.segment;
+        segment.fetch_add_u64(outbox_at::WAITING_TOGETHER, 1, Ordering::Relaxed);
+        let waited = self.0.wait_taken(server, position, progress);
+        segment.fetch_add_u64(outbox_at::WAITING_TOGETHER, u64::MAX, Ordering::Relaxed);
+        waited
+    }
+}
+
 impl Drop for Gathering {
     fn drop(&mut self) {
         self.0.segment.fetch_add_u64(outbox_at::GATHERING, u64::MAX, Ordering::Relaxed);

@@ -152,7 +152,7 @@ impl Taker {
             patience: Patience::new(std::thread::available_parallelism().map_or(1, usize::from)),
             wait_until: None,
             rests: false,
-            knows_of_waiting: false,
+            knows_of: Waiting::default(),
             hurry: false,
             more: false,
             shares: Shares::default(),
@@ -229,6 +229,20 @@ struct TakeAll {
     done: Done<()>,
 }
 
+/// Whether somebody waits for its records, and not together with its group.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Waiting {
+    any: bool,
+    alone: bool,
+}
+
+impl Waiting {
+    /// Whether something is new in `now`.
+    fn lacks(self, now: Waiting) -> bool {
+        (now.any && !self.any) || (now.alone && !self.alone)
+    }
+}
+
 /// What a round did.
 struct Taken {
     /// There was something to write.
@@ -257,8 +271,8 @@ struct Worker {
     wait_until: Option<Nanos>,
     /// Until then what comes is not even looked at, while nobody waits and no outbox is half full.
     rests: bool,
-    /// The last round knew that somebody waits for its records.
-    knows_of_waiting: bool,
+    /// Who waited for its records, as the last round knew.
+    knows_of: Waiting,
     /// Records were taken in part that must be over before newer ones are.
     hurry: bool,
     /// The last round left something for the next one.
@@ -448,13 +462,13 @@ impl Worker {
 
     /// How things stand around the records.
     fn mood(&mut self, urgent: bool) -> Mood {
-        let Pressure { leaving, waits, gathers, full, half } = self.outboxes.pressure();
-        self.knows_of_waiting = waits;
+        let Pressure { leaving, waits, alone, full, half } = self.outboxes.pressure();
+        self.knows_of = Waiting { any: waits, alone };
         self.patience.see_gathering(self.outboxes.gathering());
         let waited_for = !self.drains.is_empty() || !self.take_alls.is_empty();
         let urgent = urgent || leaving || waited_for || self.stop.is_some() || self.hurry;
         let slow = self.watch.store_is_slow();
-        Mood { now: self.clock.now(), urgent, waits, gathers, full, half, slow }
+        Mood { now: self.clock.now(), urgent, waits, gathers: waits && !alone, full, half, slow }
     }
 
     /// How much of some outboxes may be taken now, and when to look again at the rest.
@@ -522,7 +536,8 @@ impl Worker {
         let busy = self.more || (self.wait_until.is_none() && presses);
         let pressure = self.outboxes.pressure();
         let is_disturbed = self.rests && (pressure.half || pressure.full);
-        let news = pressure.leaving || (pressure.waits && !self.knows_of_waiting) || is_disturbed;
+        let waiting = Waiting { any: pressure.waits, alone: pressure.alone };
+        let news = pressure.leaving || self.knows_of.lacks(waiting) || is_disturbed;
         let waits = self.wait_until.is_some() && !news;
         if self.inbox.is_empty() && !busy && (waits || !self.outboxes.wants_service()) {
             let limit = match (self.wait_until, self.outboxes.is_empty(), idle_naps < NAPS_SHORT) {

@@ -49,8 +49,8 @@ pub(super) struct Pressure {
     pub(super) leaving: bool,
     /// Somebody waits for its own records to be taken.
     pub(super) waits: bool,
-    /// Whoever does is in a call that all members of its group make.
-    pub(super) gathers: bool,
+    /// And not in a call that all members of its group make.
+    pub(super) alone: bool,
     /// Somebody waits for room.
     pub(super) full: bool,
     /// An outbox is half full.
@@ -184,7 +184,7 @@ impl Outboxes {
         Pressure {
             leaving: behind().any(|attached| attached.leaving),
             waits: behind().any(|attached| attached.outbox.is_urgent()),
-            gathers: behind().all(|attached| attached.outbox.gathers() || !attached.outbox.is_urgent()),
+            alone: behind().any(|attached| attached.outbox.waits_alone()),
             full: behind().any(|attached| attached.outbox.wants_room()),
             half: behind().any(|attached| attached.outbox.capacity() / 2 <= attached.pending()),
         }

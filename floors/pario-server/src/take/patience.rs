@@ -7,8 +7,9 @@
 //! processors, a server that worked would only keep them from theirs: it begins when they pause or an outbox is half full, or at once
 //! where its store is slow and needs all the time there is.
 //!
-//! Never: waits for long where no second writer of the same object is known. Always: takes at once what somebody waits for; of the
-//! bytes below a cut all that was committed is taken, of those above nothing.
+//! Never: waits for long where no second writer of the same object is known. Always: takes soon what somebody waits for, unless that one
+//! waits for its group in any case and others of it still come on; of the bytes below a cut all that was committed is taken, of those
+//! above nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -144,7 +145,7 @@ struct Writers {
     expected: usize,
     last: HashMap<usize, Seen>,
     late: Late,
-    /// Some were waited for although they came on, and what they brought was something else.
+    /// Some were waited for as long as can be, since they came on, and what they brought was something else.
     wasted: bool,
 }
 
@@ -152,9 +153,23 @@ struct Writers {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     at: Nanos,
-    /// Its newest record: when it was committed, and where it ends.
+    /// When its newest record was committed, and where that ends.
     committed: Nanos,
     end: u64,
+    /// When it last came to another place.
+    came: Nanos,
+}
+
+impl Seen {
+    fn see(&mut self, due: &Due, now: Nanos) {
+        self.at = now;
+        if self.committed < due.committed {
+            if self.end != due.span.end {
+                (self.end, self.came) = (due.span.end, due.committed);
+            }
+            self.committed = due.committed;
+        }
+    }
 }
 
 impl Writers {
@@ -167,12 +182,12 @@ impl Writers {
         self.last.len() < self.expected && now.since(self.since) < PATIENCE_UNSEEN
     }
 
-    /// When somebody who has not come as far as a record last brought something, if that is not long ago.
+    /// When somebody who has not come as far as a record last came on, if that is not long ago.
     fn behind(&self, due: &Due, now: Nanos, gathering: &[usize]) -> Option<Nanos> {
         let is_behind = |(place, seen): &(&usize, &Seen)| {
-            seen.end < due.span.end && now < until(seen.committed, PATIENCE) && !gathering.contains(place)
+            seen.end < due.span.end && now < until(seen.came, PATIENCE) && !gathering.contains(place)
         };
-        self.last.iter().filter(is_behind).map(|(_, seen)| seen.committed).max()
+        self.last.iter().filter(is_behind).map(|(_, seen)| seen.came).max()
     }
 }
 
@@ -269,8 +284,9 @@ impl Patience {
                 wasted: false,
             };
             let writers = self.writers.entry(due.object).or_insert_with(fresh);
-            let seen = Seen { at: now, committed: due.committed, end: due.span.end };
-            writers.last.insert(due.place, seen);
+            let (committed, end) = (due.committed, due.span.end);
+            let first = Seen { at: now, committed, end, came: committed };
+            writers.last.entry(due.place).or_insert(first).see(due, now);
             writers.expected = writers.expected.max(due.companions);
         }
         self.writers.retain(|object, writers| {
@@ -282,12 +298,19 @@ impl Patience {
 
     /// Whether members of a group that have not come yet may keep one that waits for its records waiting.
     fn may_keep_waiting(&mut self, due: &[Due], Mood { now, gathers, .. }: Mood) -> bool {
-        let are_behind = |one: &Due| self.until_behind(one, now).is_some_and(|until| now < until);
-        if gathers && can_be_cut(due) && due.iter().any(are_behind) {
-            self.waited_since = Some(now);
-            return true;
-        }
         let is_group = due.iter().any(|due| 1 < due.companions);
+        if gathers && is_group {
+            let members =
+                due.iter().filter(|due| self.gathering.contains(&due.place)).map(|due| due.companions);
+            if members.max().is_some_and(|members| members <= self.gathering.len()) {
+                // Nobody is missing who could bring more.
+                return false;
+            }
+            let are_behind = |one: &Due| self.until_behind(one, now).is_some_and(|until| now < until);
+            if can_be_cut(due) && due.iter().any(are_behind) {
+                return true;
+            }
+        }
         let is_much = WAITED_BYTES_MIN <= due.iter().map(|due| due.bytes).sum();
         let worth = is_much && PATIENCE_WAITED_MIN <= self.waited_wait;
         let over = self.waited_since.is_some_and(|since| until(since, self.waited_wait) <= now);
@@ -336,7 +359,7 @@ impl Patience {
         if self.full_since.take().is_some() {
             self.full_wait = (self.full_wait / 2).max(PATIENCE_FULL_MIN);
         }
-        if behind.is_some()
+        if behind.is_some_and(|_| until(oldest, PATIENCE_BEHIND) <= mood.now)
             && let Some(writers) = self.writers.get_mut(&due[0].object)
         {
             writers.wasted = true;

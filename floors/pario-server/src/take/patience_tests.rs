@@ -222,13 +222,53 @@ fn who_waits_for_its_group_in_any_case_is_kept_while_the_others_come_on() {
     assert_eq!(patience.choose(&rest, closes(100)), wait(253), "the other one came at 3");
     // It has nothing more to bring.
     patience.see_gathering(vec![0, 1]);
-    assert_eq!(patience.choose(&rest, closes(101)), wait(116));
-    assert_eq!(patience.choose(&rest, closes(116)), ALL);
+    assert_eq!(patience.choose(&rest, closes(101)), ALL);
     // One that reads or syncs alone is not kept.
     let mut patience = Patience::new(2);
     came(&mut patience);
     assert_eq!(patience.choose(&rest, Mood { gathers: false, ..closes(20) }), wait(36));
     assert_eq!(patience.choose(&rest, Mood { gathers: false, ..closes(36) }), ALL);
+}
+
+#[test]
+fn members_of_another_group_and_loners_are_not_waited_for_by_who_closes() {
+    let record = |place, now, at: u64| Due { companions: 2, ..due(place, now, at..at + 400_000, 200_000) };
+    let closes = |now_ms| Mood { waits: true, gathers: true, ..mood(now_ms) };
+    // Both members of the first group are there; the other group's go on.
+    let mut patience = Patience::new(2);
+    let all = [record(0, 1, 400_000), record(1, 2, 400_000), record(2, 3, 0), record(3, 4, 0)];
+    patience.choose(&all, mood(5));
+    patience.see_gathering(vec![0, 1]);
+    assert_eq!(patience.choose(&all[..2], closes(6)), ALL);
+    // Nobody knows of members.
+    let mut patience = Patience::new(2);
+    let alone = all.map(|due| Due { companions: 0, ..due });
+    patience.choose(&alone, mood(5));
+    patience.see_gathering(vec![0]);
+    assert_eq!(patience.choose(&alone[..1], closes(6)), ALL);
+}
+
+#[test]
+fn who_brings_the_same_place_over_and_over_does_not_come_on() {
+    let mut patience = Patience::new(2);
+    let header = |now| due(1, now, 0..4000, 2000);
+    let ahead = due(0, 3, 4000..8000, 2000);
+    patience.choose(&[due(0, 1, 0..4000, 2000), header(2), ahead.clone()], mood(5));
+    patience.choose(&[ahead.clone(), header(200)], mood(201));
+    assert_eq!(patience.choose(std::slice::from_ref(&ahead), mood(202)), wait(253));
+}
+
+#[test]
+fn a_full_outbox_does_not_end_patience_with_those_who_come_on() {
+    let mut patience = Patience::new(2);
+    let ahead = |at: u64, now| due(0, now, at..at + 4000, 2000);
+    patience.choose(&[ahead(0, 1), due(1, 2, 0..4000, 2000), ahead(4000, 3)], mood(5));
+    let full = Mood { full: true, ..mood(6) };
+    assert_eq!(patience.choose(&[ahead(4000, 3)], full), wait(38));
+    assert_eq!(patience.choose(&[ahead(4000, 3)], Mood { now: Nanos(38 * MS), ..full }), below(8000));
+    // It is late with that, and comes on.
+    patience.choose(&[due(1, 200, 4000..8000, 2000)], mood(201));
+    assert_eq!(patience.choose(&[ahead(8000, 100)], mood(360)), wait(450));
 }
 
 #[test]

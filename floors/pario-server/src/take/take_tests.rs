@@ -32,7 +32,7 @@ pub(super) fn worker(store: &Arc<MemoryStore>) -> Worker {
         patience: Patience::new(2),
         wait_until: None,
         rests: false,
-        knows_of_waiting: false,
+        knows_of: Waiting::default(),
         hurry: false,
         more: false,
         shares: Shares::default(),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pario_core::{Code, Fault, FileAttr, Layout, ServerIndex};
 use pario_net::message::{At, FoundLock, NameReply, NameRequest, Phase, Reply, Request};
-use pario_net::outbox::{Gathering, Outbox};
+use pario_net::outbox::Gathering;
 use pario_view::View;
 
 use super::counts::Counts;
@@ -21,6 +21,7 @@ use super::stream_write::Place;
 use super::sync::Names;
 use super::views::NumberedView;
 use crate::error::Result;
+use crate::group::Group;
 use crate::partition::choices::Method;
 
 /// Gathered writes up to this size are one record or one message.
@@ -250,26 +251,31 @@ impl File {
     }
 
     /// Tells servers, until what it returns is dropped, that this process is in a call that all members of its group make.
-    pub(crate) fn gather(&self) -> Option<Gathering> {
-        self.inner.file.mount.outbox_if_made().map(Outbox::gather)
+    pub(crate) fn gather(&self, group: &dyn Group) -> Option<Gathering> {
+        self.inner.file.gather(group)
     }
 
     /// Closes a handle that others may still refer to.
     pub(crate) fn close_shared(&self) -> Result<()> {
-        self.inner.close()
+        self.inner.close(None)
+    }
+
+    /// The same as part of a call that all members of a group make.
+    pub(crate) fn close_member(&self, gathering: Option<&Gathering>) -> Result<()> {
+        self.inner.close(gathering)
     }
 
     /// Puts what this process wrote to the file on stable storage, and tells of errors that happened in the background.
     pub fn sync(&self) -> Result<()> {
         self.inner.check_open()?;
-        Ok(self.inner.file.sync(&self.inner.heard, Names::Always)?)
+        Ok(self.inner.file.sync(&self.inner.heard, Names::Always, None)?)
     }
 
     /// The same for a member of a group that syncs as a whole.
-    pub(crate) fn sync_member(&self, rank: usize) -> Result<()> {
+    pub(crate) fn sync_member(&self, rank: usize, gathering: Option<&Gathering>) -> Result<()> {
         self.inner.check_open()?;
         let names = if rank == 0 { Names::Always } else { Names::IfWritten };
-        Ok(self.inner.file.sync(&self.inner.heard, names)?)
+        Ok(self.inner.file.sync(&self.inner.heard, names, gathering)?)
     }
 
     /// The file's length now. What other processes write behind is recalled first.
@@ -352,7 +358,7 @@ impl File {
 
     /// Closes the handle: every server's store has what was written, and errors that happened in the background are told.
     pub fn close(self) -> Result<()> {
-        self.inner.close()
+        self.inner.close(None)
     }
 }
 
@@ -392,12 +398,12 @@ impl Handle {
             .into())
     }
 
-    fn close(&self) -> Result<()> {
+    fn close(&self, gathering: Option<&Gathering>) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         self.file.leave_lane(self.lane);
-        Ok(self.file.close(&self.heard)?)
+        Ok(self.file.close(&self.heard, gathering)?)
     }
 }
 
@@ -406,7 +412,7 @@ impl Drop for Handle {
         if self.closed.load(Ordering::Acquire) || !self.file.mount.is_own_process() {
             return;
         }
-        if let Err(error) = self.close() {
+        if let Err(error) = self.close(None) {
             tracing::warn!(%error, "a file that was not closed explicitly had an error");
         }
     }

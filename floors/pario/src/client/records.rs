@@ -6,9 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use pario_core::{Code, Fault, ServerIndex};
-use pario_net::outbox::Concern;
+use pario_net::outbox::{Concern, Gathering};
 
 use super::open_file::OpenFile;
+use crate::group::Group;
 
 /// See the module.
 pub(crate) struct Records {
@@ -176,6 +177,19 @@ impl OpenFile {
 
     /// Waits until the servers have taken all our records of this file.
     pub(super) fn drain(&self) -> Result<(), Fault> {
+        self.drain_in(None)
+    }
+
+    /// Tells servers, until what it returns is dropped, that this process is in a call that all members of its group make; `None` where it has
+    /// brought nothing, or nobody else has to come.
+    pub(super) fn gather(&self, group: &dyn Group) -> Option<Gathering> {
+        let outbox =
+            self.mount.outbox_if_made().filter(|_| self.mount.is_own_process() && 1 < group.size())?;
+        Some(outbox.gather())
+    }
+
+    /// The same as part of a call that all members of a group make.
+    pub(super) fn drain_in(&self, gathering: Option<&Gathering>) -> Result<(), Fault> {
         let ends: Vec<(ServerIndex, u64)> = {
             let records = self.records();
             if records.span.is_none() {
@@ -184,7 +198,7 @@ impl OpenFile {
             self.layout.servers().map(|server| (server, records.ends[server.at()])).collect()
         };
         for (server, position) in ends {
-            self.wait_taken(server, position)?;
+            self.wait_taken_in(gathering, server, position)?;
         }
         // Another thread may have committed more meanwhile.
         let mut records = self.records();
@@ -196,13 +210,25 @@ impl OpenFile {
 
     /// Waits until one server has come so far. One that was restarted meanwhile takes up where it stopped.
     pub(super) fn wait_taken(&self, server: ServerIndex, position: u64) -> Result<(), Fault> {
+        self.wait_taken_in(None, server, position)
+    }
+
+    fn wait_taken_in(
+        &self,
+        gathering: Option<&Gathering>,
+        server: ServerIndex,
+        position: u64,
+    ) -> Result<(), Fault> {
         let Some(outbox) = self.mount.outbox_if_made() else { return Ok(()) };
         if outbox.is_taken(server, position) {
             return Ok(());
         }
         let wait = || {
             self.mount.cursor(server)?;
-            outbox.wait_taken(server, position, &self.mount.minded())
+            match gathering {
+                Some(gathering) => gathering.wait_taken(server, position, &self.mount.minded()),
+                None => outbox.wait_taken(server, position, &self.mount.minded()),
+            }
         };
         self.mount.twice_if_quick(wait).map_err(|fault| fault.at(self.describe()))
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{Request, Want};
+use pario_net::outbox::Gathering;
 
 use super::open_file::OpenFile;
 use super::records::Unsynced;
@@ -23,11 +24,16 @@ pub(crate) enum Names {
 
 impl OpenFile {
     /// Puts what was written through any handle of this process on stable storage; with `names`, what the manager knows of the file too.
-    pub(super) fn sync(self: &Arc<Self>, heard: &AtomicU64, names: Names) -> Result<(), Fault> {
+    pub(super) fn sync(
+        self: &Arc<Self>,
+        heard: &AtomicU64,
+        names: Names,
+        gathering: Option<&Gathering>,
+    ) -> Result<(), Fault> {
         self.mount.check_process()?;
         // Taken before anything is waited for: what other threads write meanwhile is the next sync's.
         let unsynced = self.take_unsynced();
-        if let Err(fault) = self.sync_objects(&unsynced) {
+        if let Err(fault) = self.sync_objects(&unsynced, gathering) {
             self.put_back_unsynced(&unsynced);
             return Err(fault);
         }
@@ -41,8 +47,12 @@ impl OpenFile {
         self.tell_fault(heard)
     }
 
-    fn sync_objects(self: &Arc<Self>, unsynced: &[Unsynced]) -> Result<(), Fault> {
-        let drained = self.drain();
+    fn sync_objects(
+        self: &Arc<Self>,
+        unsynced: &[Unsynced],
+        gathering: Option<&Gathering>,
+    ) -> Result<(), Fault> {
+        let drained = self.drain_in(gathering);
         self.collect_errors();
         drained?;
         if unsynced.is_empty() {
@@ -64,12 +74,16 @@ impl OpenFile {
     }
 
     /// A handle is closed; the last one gives the file back.
-    pub(super) fn close(self: &Arc<Self>, heard: &AtomicU64) -> Result<(), Fault> {
+    pub(super) fn close(
+        self: &Arc<Self>,
+        heard: &AtomicU64,
+        gathering: Option<&Gathering>,
+    ) -> Result<(), Fault> {
         let last = self.drop_handle();
         if !self.mount.is_own_process() {
             return Err(Fault::new(Code::Closed, "this handle is the parent process's"));
         }
-        let drained = self.drain();
+        let drained = self.drain_in(gathering);
         self.collect_errors();
         let flushed = drained.and_then(|()| self.flush_caches());
         if last {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pario_core::{Fault, Layout, LocalOffset, ObjectId, ServerIndex};
 use pario_net::message::{Reply, Request};
-use pario_net::outbox::{Gathering, Outbox};
+use pario_net::outbox::Gathering;
 use pario_view::View;
 
 use super::locks::Guarded;
@@ -17,6 +17,7 @@ use super::mount::{Mount, odd};
 use super::open_file::OpenFile;
 use super::stream_write::Place;
 use super::views::NumberedView;
+use crate::group::Group;
 
 /// See the module.
 pub(crate) struct TierFile {
@@ -59,16 +60,16 @@ impl TierFile {
     }
 
     /// The tier's servers have all that this process wrote; errors are told.
-    pub(crate) fn drain(&self) -> Result<(), Fault> {
-        let drained = self.file.drain();
+    pub(crate) fn drain(&self, gathering: Option<&Gathering>) -> Result<(), Fault> {
+        let drained = self.file.drain_in(gathering);
         self.file.collect_errors();
         drained?;
         self.file.tell_fault(&self.heard)
     }
 
     /// Tells the tier's servers, until what it returns is dropped, that this process is in a call that all members of its group make.
-    pub(crate) fn gather(&self) -> Option<Gathering> {
-        self.file.mount.outbox_if_made().map(Outbox::gather)
+    pub(crate) fn gather(&self, group: &dyn Group) -> Option<Gathering> {
+        self.file.gather(group)
     }
 
     /// The file's length.

@@ -102,8 +102,8 @@ impl ClientDirected {
 
     /// First everybody's writes are in the tier, then the tier's in the partition.
     fn put_down(&self, call: Call, below: impl FnOnce() -> std::result::Result<(), Fault>) -> Result<()> {
-        let gathering = self.file.gather();
-        let drained = self.file.drain().map_err(|fault| self.name(fault));
+        let gathering = self.file.gather(&*self.group);
+        let drained = self.file.drain(gathering.as_ref()).map_err(|fault| self.name(fault));
         let drained = self.group.agree_in(call, drained);
         drop(gathering);
         let below = below().map_err(Error::from);
@@ -154,7 +154,7 @@ impl Drop for ClientDirected {
         if self.is_closed.load(Ordering::Acquire) {
             return;
         }
-        let drained = self.file.drain();
+        let drained = self.file.drain(None);
         let flushed = self.tier.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode));
         if let Err(fault) = drained.and(flushed) {
             tracing::warn!(%fault, "a file that was not closed explicitly had an error");

@@ -441,11 +441,11 @@ impl GroupFile {
         if let Some(plain) = &self.inner.plain {
             return self.inner.line.run(|| plain.sync(&self.inner.group, &self.inner.file));
         }
-        let _gathering = self.inner.file.gather();
+        let gathering = self.inner.file.gather(&*self.inner.group);
         let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
         let mine = self.inner.line.run(|| {
             let tier = tier();
-            let mine = self.inner.file.sync_member(self.inner.group.rank());
+            let mine = self.inner.file.sync_member(self.inner.group.rank(), gathering.as_ref());
             tier.and(mine)
         });
         self.inner.group.agree_in(Call::Sync, mine)
@@ -468,10 +468,10 @@ impl GroupFile {
             report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
             return closed;
         }
-        let _gathering = self.inner.file.gather();
+        let gathering = self.inner.file.gather(&*group);
         let mine = self.inner.line.run(|| {
             let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
-            let mine = self.inner.file.close_shared();
+            let mine = self.inner.file.close_member(gathering.as_ref());
             tier.and(mine)
         });
         report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);

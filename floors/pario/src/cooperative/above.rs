@@ -72,8 +72,9 @@ impl Above {
 
     /// Puts what the group wrote on stable storage, and sees what others wrote to the plain file; collective.
     pub(crate) fn sync(&self, group: &Arc<dyn Group>, file: &File) -> Result<()> {
-        let gathering = file.gather();
-        let mine = file.sync().map_err(|error| self.name(file, error));
+        let gathering = file.gather(&**group);
+        // As the first one, so that each asks its manager.
+        let mine = file.sync_member(0, gathering.as_ref()).map_err(|error| self.name(file, error));
         group.agree_in(Call::Sync, mine)?;
         drop(gathering);
         let bytes = self.settle_length(group, file)?;
@@ -132,8 +133,8 @@ impl Above {
 
     /// Closes it; collective. Afterwards the plain file has every byte, or all members are told why not.
     pub(crate) fn close(&self, group: &Arc<dyn Group>, file: &File) -> Result<()> {
-        let gathering = file.gather();
-        let mine = file.close_shared().map_err(|error| self.name(file, error));
+        let gathering = file.gather(&**group);
+        let mine = file.close_member(gathering.as_ref()).map_err(|error| self.name(file, error));
         let handles = group.agree_in(Call::Close, mine);
         drop(gathering);
         // Whoever is missing now does not come back: what this process keeps goes down all the same.
