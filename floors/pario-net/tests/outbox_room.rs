@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pario_core::{Code, Fault, Generation, InodeId, Layout, ObjectId, ServerIndex};
-use pario_net::outbox::{Attached, Cursor, CursorPage, Outbox, OutboxReader, RecordMeta, Sleep};
+use pario_core::{Clock, Code, Fault, Generation, InodeId, Layout, ObjectId, ServerIndex};
+use pario_net::outbox::{Attached, Cursor, CursorPage, Gathering, Outbox, OutboxReader, RecordMeta, Sleep};
+use pario_sys::clock::MonotonicClock;
 use pario_sys::doorbell::Doorbell;
 
 const SERVERS: u16 = 3;
@@ -254,6 +257,63 @@ fn a_server_that_rests_is_rung_when_half_of_the_outbox_is_used() {
     page.fall_asleep(Sleep::Resting);
     outbox.cursor(ServerIndex(0)).unwrap().wake();
     assert!(bell.take(), "and whoever waits rings in any case");
+}
+
+/// Whether something happens within some seconds.
+fn happens(condition: &dyn Fn() -> bool) -> bool {
+    let began = MonotonicClock.now();
+    while !condition() {
+        if Duration::from_secs(10) < MonotonicClock.now().since(began) {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
+/// A thread in a call of its group says so as long as it is there, and that it waits in it, so that who waits for itself is told from it.
+#[test]
+fn who_waits_with_its_group_is_told_from_who_waits_alone() {
+    let outbox = Arc::new(Outbox::create(256 << 10, 1).unwrap());
+    let reader = OutboxReader::attach(outbox.descriptor().try_clone().unwrap()).unwrap();
+    let attached = outbox.attach(ServerIndex(0), |from| {
+        let (_page, descriptor) = CursorPage::create(from).unwrap();
+        Cursor::attach(ServerIndex(0), descriptor, Doorbell::new().unwrap().duplicate().unwrap())
+    });
+    attached.unwrap();
+    let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
+    let layout = Layout::new(1 << 20, 1, 0, 1).unwrap();
+    let meta = RecordMeta { object, layout, view: 0, moved: 0, offset: 0, companions: 2 };
+    let end = outbox.commit(meta, &[7; 100], &nobody_is_asked).unwrap();
+    // Nobody takes it: a wait ends when something was seen.
+    let wait_until = |gathering: Option<&Gathering>, is_seen: &(dyn Fn() -> bool + Sync)| {
+        let (over, seen) = (AtomicBool::new(false), AtomicBool::new(false));
+        let progress = |_, _| match over.load(Ordering::Acquire) {
+            true => Err(Fault::new(Code::Unreachable, "seen, or never")),
+            false => Ok(()),
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                seen.store(happens(is_seen), Ordering::Relaxed);
+                over.store(true, Ordering::Release);
+            });
+            match gathering {
+                Some(gathering) => gathering.wait_taken(ServerIndex(0), end, &progress).unwrap_err(),
+                None => outbox.wait_taken(ServerIndex(0), end, &progress).unwrap_err(),
+            };
+        });
+        seen.into_inner()
+    };
+    assert!(wait_until(None, &|| reader.is_urgent() && reader.waits_alone() && !reader.gathers()));
+    let gathering = outbox.gather();
+    assert!(reader.gathers() && !reader.is_urgent());
+    assert!(wait_until(Some(&gathering), &|| {
+        let together = happens(&|| reader.is_urgent() && !reader.waits_alone());
+        // Another thread waits for itself meanwhile.
+        together && wait_until(None, &|| reader.waits_alone())
+    }));
+    drop(gathering);
+    assert!(!reader.gathers() && !reader.waits_alone());
 }
 
 /// Page faults of this thread that needed no disk.

@@ -19,6 +19,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 const HONEST_INODE: u64 = 1 << 40;
 const CAPACITY_AT: usize = 8;
 const TAIL_AT: usize = 64;
+/// Who wants room, who is in a call of its group, who waits there.
+const WAITS_AT: [usize; 3] = [136, 144, 152];
 
 /// A client with an outbox whose every byte it can change.
 struct Liar {
@@ -128,6 +130,23 @@ fn a_capacity_that_changes_later_changes_nothing() {
         liar.outbox.wait_taken(ServerIndex(0), end, &patient).unwrap();
     }
     Honest::new(&world, HONEST_INODE).check();
+}
+
+/// Words that only say who waits for what may say anything.
+#[test]
+fn whoever_lies_about_who_waits_is_served_like_others() {
+    let world = World::new();
+    let mut honest = Honest::new(&world, HONEST_INODE);
+    let liar = Liar::new(&world);
+    offer(&liar.connection, &liar.outbox).unwrap();
+    for words in [[1, 1, 1], [u64::MAX; 3], [0, u64::MAX, 1], [u64::MAX, 0, u64::MAX]] {
+        for (at, word) in WAITS_AT.into_iter().zip(words) {
+            liar.bytes.store_u64(at, word, Ordering::Release);
+        }
+        let end = liar.write(0, 60_000);
+        liar.outbox.wait_taken(ServerIndex(0), end, &patient).unwrap();
+        honest.check();
+    }
 }
 
 fn offer_descriptor(connection: &Connection, from: u64, descriptor: &OwnedFd) -> Fault {

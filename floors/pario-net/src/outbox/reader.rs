@@ -204,20 +204,22 @@ impl OutboxReader {
     /// Whether a thread of the client waits for what it wrote to be taken, as for sync, close or a read. A hint.
     #[must_use]
     pub fn is_urgent(&self) -> bool {
-        // One that wants room says so before it waits, and until it does not: seen before or after, it is not urgent.
-        let room_before = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Acquire);
+        self.more_wait_than(&[outbox_at::WANTS_ROOM])
+    }
+
+    fn more_wait_than(&self, others: &[usize]) -> bool {
+        // The client writes these words, and may write anything.
+        let load = |sum: u64, at: &usize| sum.saturating_add(self.segment.load_u64(*at, Ordering::Acquire));
+        // Those others say so before they wait, and until they do not: seen before or after, they are none of ours.
+        let before = others.iter().fold(0, load);
         let waiting = self.segment.load_u64(outbox_at::WAITING, Ordering::Acquire);
-        let room_after = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Relaxed);
-        room_before.max(room_after) < waiting
+        before.max(others.iter().fold(0, load)) < waiting
     }
 
     /// Whether one that waits so does not do it in a call that all members of its group make. A hint.
     #[must_use]
     pub fn waits_alone(&self) -> bool {
-        let waiting = self.segment.load_u64(outbox_at::WAITING, Ordering::Acquire);
-        let others = self.segment.load_u64(outbox_at::WANTS_ROOM, Ordering::Relaxed)
-            + self.segment.load_u64(outbox_at::WAITING_TOGETHER, Ordering::Relaxed);
-        others < waiting
+        self.more_wait_than(&[outbox_at::WANTS_ROOM, outbox_at::WAITING_TOGETHER])
     }
 
     /// Whether a thread of the client is in a call that all members of its group make, such as close: it waits for them in any case, and

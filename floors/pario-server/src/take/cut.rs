@@ -1,4 +1,6 @@
 //! Pieces of an object, and which of its bytes are settled.
+//!
+//! Never: knows whose they are. Always: what is settled is kept as disjoint ranges that do not touch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -306,8 +306,9 @@ impl Patience {
                 // Nobody is missing who could bring more.
                 return false;
             }
-            let are_behind = |one: &Due| self.until_behind(one, now).is_some_and(|until| now < until);
-            if can_be_cut(due) && due.iter().any(are_behind) {
+            // Whoever is behind any of them is behind the last.
+            let last = due.iter().max_by_key(|due| (due.span.end, due.committed)).filter(|_| can_be_cut(due));
+            if last.and_then(|last| self.until_behind(last, now)).is_some_and(|until| now < until) {
                 return true;
             }
         }

@@ -180,14 +180,6 @@ impl OpenFile {
         self.drain_in(None)
     }
 
-    /// Tells servers, until what it returns is dropped, that this process is in a call that all members of its group make; `None` where it has
-    /// brought nothing, or nobody else has to come.
-    pub(super) fn gather(&self, group: &dyn Group) -> Option<Gathering> {
-        let outbox =
-            self.mount.outbox_if_made().filter(|_| self.mount.is_own_process() && 1 < group.size())?;
-        Some(outbox.gather())
-    }
-
     /// The same as part of a call that all members of a group make.
     pub(super) fn drain_in(&self, gathering: Option<&Gathering>) -> Result<(), Fault> {
         let ends: Vec<(ServerIndex, u64)> = {
@@ -206,6 +198,14 @@ impl OpenFile {
             records.span = None;
         }
         Ok(())
+    }
+
+    /// Tells servers, until what it returns is dropped, that this process is in a call that all members of its group make; `None` where it has
+    /// brought nothing, or nobody else has to come.
+    pub(super) fn gather(&self, group: &dyn Group) -> Option<Gathering> {
+        let outbox =
+            self.mount.outbox_if_made().filter(|_| self.mount.is_own_process() && 1 < group.size())?;
+        Some(outbox.gather())
     }
 
     /// Waits until one server has come so far. One that was restarted meanwhile takes up where it stopped.
