@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::piece::copy;
 use crate::process::fork_generation;
 
 const PAGE: usize = 4096;
@@ -108,7 +109,7 @@ impl FileMap {
         let source = self.place(at);
         // SAFETY: the source lies inside the mapping, as asserted, and `target` is exclusively ours, so they do not overlap.
         // Whoever writes the file meanwhile only spoils the values of plain bytes.
-        unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
+        unsafe { copy(source, target.as_mut_ptr(), target.len()) };
     }
 
     /// Asks for bytes that are copied soon to come nearer.
@@ -229,7 +230,7 @@ impl FileMap {
         let target = self.place(at).cast_mut();
         // SAFETY: the target lies inside the mapping, as asserted, which only [`FileMap::for_writing`] leads here with and nobody forms
         // references to; `bytes` is ordinary memory, so they do not overlap.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len()) };
+        unsafe { copy(bytes.as_ptr(), target, bytes.len()) };
     }
 }
 

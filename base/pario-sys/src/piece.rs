@@ -79,7 +79,54 @@ impl<'a> Piece<'a> {
         assert_eq!(self.len, target.len(), "a piece is copied whole");
         // SAFETY: the memory is readable for `'a`; `target` is exclusively ours and so does not overlap it. Whoever writes
         // the source meanwhile only spoils the values of plain bytes.
-        unsafe { std::ptr::copy_nonoverlapping(self.start, target.as_mut_ptr(), self.len) };
+        unsafe { copy(self.start, target.as_mut_ptr(), self.len) };
+    }
+
+    /// Copies its bytes to every place of `target` that is a multiple of `stride`, `bytes` to each.
+    pub fn spread_to(&self, target: &mut [u8], (bytes, stride): (usize, usize)) {
+        let count = self.len.checked_div(bytes).unwrap_or(0);
+        let Some(last) = count.checked_sub(1) else { return };
+        assert_eq!(self.len, bytes * count, "all are of one length");
+        let end = stride.checked_mul(last).and_then(|last| last.checked_add(bytes));
+        assert!(end.is_some_and(|end| end <= target.len()), "{count} of {bytes} bytes, {stride} apart");
+        // A length that the compiler knows needs no call for each.
+        match bytes {
+            4 => self.spread::<4>(target, (stride, count)),
+            8 => self.spread::<8>(target, (stride, count)),
+            16 => self.spread::<16>(target, (stride, count)),
+            _ => (0..count).for_each(|number| {
+                self.part(number * bytes, bytes).copy_to(&mut target[number * stride..][..bytes]);
+            }),
+        }
+    }
+
+    /// The same for `count` times `BYTES`.
+    #[inline]
+    fn spread<const BYTES: usize>(&self, target: &mut [u8], (stride, count): (usize, usize)) {
+        assert!(count.checked_mul(BYTES).is_some_and(|bytes| bytes <= self.len), "no more than is here");
+        for number in 0..count {
+            let to = &mut target[number * stride..][..BYTES];
+            // SAFETY: as many bytes are here, as was seen above.
+            let from = unsafe { self.start.add(number * BYTES) };
+            // SAFETY: as in `copy_to`; `to` has as many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), BYTES) };
+        }
+    }
+}
+
+/// Copies bytes; the commonest small elements without a call, which would cost more than they do.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+#[inline]
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+    match bytes {
+        // SAFETY: what the caller promises.
+        4 => unsafe { std::ptr::copy_nonoverlapping(from, to, 4) },
+        // SAFETY: what the caller promises.
+        8 => unsafe { std::ptr::copy_nonoverlapping(from, to, 8) },
+        // SAFETY: what the caller promises.
+        _ => unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) },
     }
 }
 
@@ -170,6 +217,29 @@ mod tests {
         assert_eq!(read_exact_or_end_at(file.as_fd(), &mut back, 0).unwrap(), 5007);
         assert_eq!(&back[..7], [0; 7]);
         assert_eq!(&back[7..5007], &bytes[..]);
+    }
+
+    #[test]
+    fn bytes_are_spread_to_equal_distances_and_nowhere_else() {
+        let source: Vec<u8> = (1..=240).collect();
+        for (bytes, stride) in [(4, 16), (8, 8), (16, 17), (3, 5), (24, 30), (240, 0), (1, 4)] {
+            let count = 240 / bytes;
+            let length = (count - 1) * stride + bytes;
+            let mut target = vec![0; length];
+            Piece::from(&source[..]).spread_to(&mut target, (bytes, stride));
+            let mut expected = vec![0; length];
+            for (number, part) in source.chunks(bytes).enumerate() {
+                expected[number * stride..][..bytes].copy_from_slice(part);
+            }
+            assert_eq!(target, expected, "{bytes} {stride}");
+        }
+        Piece::from(&[][..]).spread_to(&mut [], (4, 8));
+    }
+
+    #[test]
+    #[should_panic(expected = "4 of 4 bytes, 5 apart")]
+    fn bytes_are_spread_no_further_than_there_is_room() {
+        Piece::from(&[7; 16][..]).spread_to(&mut [0; 18], (4, 5));
     }
 
     #[test]

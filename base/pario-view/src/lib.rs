@@ -43,7 +43,7 @@ pub use compare::{Answer, COMPARE_STEPS, Share, disjoint, tiles};
 pub use datatype::{DarrayDimension, Datatype, Distribution, Member, NESTING_MAX, Order, SubarrayDimension};
 pub use error::{ErrorClass, TypeError, ViewError};
 pub use memory::{Elements, OutOfMemory};
-pub use slice::{Part, ServerPart, ServerSlice, Slice};
+pub use slice::{Part, ServerPart, ServerRow, ServerRows, ServerSlice, Slice};
 pub use table::{TableError, ViewId, ViewTable};
 pub use view::{Access, Direction, Extent, Extents, View};
 pub use walk::{Run, Walk};

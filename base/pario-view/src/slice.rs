@@ -12,7 +12,7 @@ use pario_core::{Layout, LocalOffset, ServerIndex};
 
 use crate::program::Program;
 use crate::trees::{Tree, Trees};
-use crate::walk::Walk;
+use crate::walk::{Row, Run, Walk};
 use crate::window::Windows;
 
 /// Contiguous bytes of a file that are contiguous in a stream.
@@ -37,6 +37,31 @@ pub struct ServerPart {
     pub local: LocalOffset,
     /// How many bytes.
     pub bytes: u64,
+}
+
+/// Parts of equal length at equal distances, in one block of a server, that follow each other in the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerRow {
+    /// The first.
+    pub first: ServerPart,
+    /// From where one starts to where the next does; 0 for a single one.
+    pub stride: u64,
+    /// How many; at least one.
+    pub count: u64,
+}
+
+impl ServerRow {
+    /// One of them.
+    #[must_use]
+    pub fn part(&self, number: u64) -> ServerPart {
+        let ServerPart { stream_offset, file_offset, local, bytes } = self.first;
+        ServerPart {
+            stream_offset: stream_offset + number * bytes,
+            file_offset: file_offset + number * self.stride,
+            local: LocalOffset(local.0 + number * self.stride),
+            bytes,
+        }
+    }
 }
 
 /// An interval of the stream of a tree, in offsets of the tree.
@@ -137,14 +162,37 @@ impl<'p, I: Iterator<Item = Interval>> Parts<'p, I> {
     fn next(&mut self) -> Option<Part> {
         loop {
             if let Some(run) = self.walk.next() {
-                let stream_offset = self.stream;
-                self.stream += run.bytes;
-                return Some(Part { stream_offset, file_offset: run.at.cast_unsigned(), bytes: run.bytes });
+                return Some(self.part(run, 1));
             }
-            let interval = self.intervals.next()?;
-            self.stream = interval.tree.stream() + interval.stream.start;
-            interval.tree.walk(&mut self.walk, interval.stream);
+            self.next_interval()?;
         }
+    }
+
+    /// The next parts that are alike, their distance, and how many they are.
+    #[inline]
+    fn next_row(&mut self) -> Option<(Part, u64, u64)> {
+        loop {
+            if let Some(Row { run, stride, count }) = self.walk.next_row() {
+                // Trees increase, and so do distances.
+                return Some((self.part(run, count), stride.cast_unsigned(), count));
+            }
+            self.next_interval()?;
+        }
+    }
+
+    /// The first of so many parts that are alike.
+    #[inline]
+    fn part(&mut self, run: Run, count: u64) -> Part {
+        let stream_offset = self.stream;
+        self.stream += run.bytes * count;
+        Part { stream_offset, file_offset: run.at.cast_unsigned(), bytes: run.bytes }
+    }
+
+    fn next_interval(&mut self) -> Option<()> {
+        let interval = self.intervals.next()?;
+        self.stream = interval.tree.stream() + interval.stream.start;
+        interval.tree.walk(&mut self.walk, interval.stream);
+        Some(())
     }
 }
 
@@ -190,6 +238,16 @@ impl<'p> ServerSlice<'p> {
         ServerSlice { parts: Parts::new(program, intervals), layout, server, block: 0..0, local: 0 }
     }
 
+    /// Where a part lies in the object.
+    #[inline]
+    fn place(&mut self, Part { stream_offset, file_offset, bytes }: Part) -> ServerPart {
+        if !self.block.contains(&file_offset) {
+            self.locate(file_offset);
+        }
+        let local = LocalOffset(self.local + (file_offset - self.block.start));
+        ServerPart { stream_offset, file_offset, local, bytes }
+    }
+
     fn locate(&mut self, file_offset: u64) {
         let (server, local) = self.layout.locate(file_offset);
         debug_assert_eq!(server, self.server, "parts lie on the server they were cut for");
@@ -205,13 +263,32 @@ impl Iterator for ServerSlice<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<ServerPart> {
-        let Part { stream_offset, file_offset, bytes } = self.parts.next()?;
-        if !self.block.contains(&file_offset) {
-            self.locate(file_offset);
-        }
-        let local = LocalOffset(self.local + (file_offset - self.block.start));
-        Some(ServerPart { stream_offset, file_offset, local, bytes })
+        let part = self.parts.next()?;
+        Some(self.place(part))
     }
 }
 
 impl FusedIterator for ServerSlice<'_> {}
+
+/// Iterator over the same parts, those that are alike together; see [`crate::View::rows_on_server`].
+#[derive(Clone, Debug)]
+pub struct ServerRows<'p>(ServerSlice<'p>);
+
+impl<'p> ServerRows<'p> {
+    pub(crate) fn new(slice: ServerSlice<'p>) -> Self {
+        ServerRows(slice)
+    }
+}
+
+impl Iterator for ServerRows<'_> {
+    type Item = ServerRow;
+
+    #[inline]
+    fn next(&mut self) -> Option<ServerRow> {
+        let (part, stride, count) = self.0.parts.next_row()?;
+        // An interval is no larger than a block: all are in the block of the first.
+        Some(ServerRow { first: self.0.place(part), stride, count })
+    }
+}
+
+impl FusedIterator for ServerRows<'_> {}

@@ -15,7 +15,7 @@ use crate::error::ViewError;
 use crate::find::{first_at_or_after, place_of};
 use crate::lower::program_of;
 use crate::program::{Placed, Program, Shape};
-use crate::slice::{InRange, OnServer, ServerSlice, Slice};
+use crate::slice::{InRange, OnServer, ServerRows, ServerSlice, Slice};
 use crate::walk::Walk;
 use crate::window::Windows;
 
@@ -234,6 +234,12 @@ impl View {
     pub fn on_server(&self, layout: &Layout, server: ServerIndex, stream: Range<u64>) -> ServerSlice<'_> {
         let intervals = self.server_intervals(layout, server, stream);
         ServerSlice::new(&self.program, intervals, *layout, server)
+    }
+
+    /// The same parts; those of a loop come together, at the cost of one.
+    #[must_use]
+    pub fn rows_on_server(&self, layout: &Layout, server: ServerIndex, stream: Range<u64>) -> ServerRows<'_> {
+        ServerRows::new(self.on_server(layout, server, stream))
     }
 
     /// How many bytes of a stream range lie on one server. Costs a step per block.

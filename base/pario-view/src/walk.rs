@@ -25,6 +25,17 @@ impl Run {
     }
 }
 
+/// Runs of equal length at equal distances that follow each other in the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Row {
+    /// The first.
+    pub(crate) run: Run,
+    /// From where one starts to where the next does; means nothing for one.
+    pub(crate) stride: i64,
+    /// How many; at least one.
+    pub(crate) count: u64,
+}
+
 /// Iterator over the runs of a stream range.
 #[derive(Clone, Debug)]
 pub struct Walk<'p> {
@@ -205,6 +216,20 @@ impl<'p> Walk<'p> {
                 return None;
             }
         }
+    }
+
+    /// The next runs, as many as a loop gives without a further look.
+    #[inline]
+    pub(crate) fn next_row(&mut self) -> Option<Row> {
+        if 0 < self.ready
+            && let Leaf::Strided { at, stride, bytes, count } = &mut self.leaf
+        {
+            let row = Row { run: Run { at: *at, bytes: *bytes }, stride: *stride, count: self.ready };
+            *at = at.wrapping_add(self.ready.cast_signed().wrapping_mul(*stride));
+            *count -= std::mem::take(&mut self.ready);
+            return Some(row);
+        }
+        self.next().map(|run| Row { run, stride: 0, count: 1 })
     }
 
     /// A run that needs care: the first, the last of a leaf, one that is cut.

@@ -13,10 +13,12 @@ use std::sync::{Arc, Mutex};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
 use pario_sys::Piece;
+use pario_sys::file_map::{Scattered, scatter};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 use crate::error::{Doing, StoreError};
-use crate::files::total_bytes;
+use crate::files::{scattered_bytes, total_bytes};
+use crate::real_disk::are_many;
 use crate::store::{LendAccess, Lent, Store, StoreStats};
 use crate::sync::{Counters, Gate, lock};
 
@@ -100,6 +102,24 @@ impl MemoryStore {
         result
     }
 
+    /// The same to places that ascend: by a mapping where they are many and there is room for all that lies between them, else one by one.
+    fn scatter_within_capacity(&self, target: &MemoryObject, pieces: &[Scattered<'_>]) -> io::Result<()> {
+        if are_many(pieces)
+            && let (Some(first), Some(last)) = (pieces.first(), pieces.last())
+            && let bytes = last.at.saturating_sub(first.at).saturating_add(last.bytes.len() as u64)
+            && let Ok(promised) = self.room.promise(target, first.at, bytes, || self.all_objects())
+        {
+            let scattered = scatter(target.fd.as_fd(), pieces);
+            self.room.settle(target, promised)?;
+            if scattered? {
+                return Ok(());
+            }
+        }
+        pieces
+            .iter()
+            .try_for_each(|piece| self.write_within_capacity(target, piece.at, &[Piece::from(piece.bytes)]))
+    }
+
     /// Waits for the users of the object and lets no more in; takes it out of the map, where `then` may put another.
     fn take_out(
         &self,
@@ -142,6 +162,18 @@ impl Store for MemoryStore {
             })
         })?;
         self.counters.count_write(bytes);
+        Ok(())
+    }
+
+    fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(()) };
+        let range = first.at..last.at.saturating_add(last.bytes.len() as u64);
+        self.with(object, OnMissing::Make, |target| {
+            self.scatter_within_capacity(target, pieces).map_err(|e| {
+                StoreError::from_io(e, Doing::Writing, object, range.clone(), Path::new("memory"))
+            })
+        })?;
+        self.counters.count_write(scattered_bytes(pieces));
         Ok(())
     }
 
@@ -270,6 +302,24 @@ mod tests {
     #[test]
     fn conforms() {
         conformance::all(&|| Box::new(MemoryStore::new(64 << 20)));
+    }
+
+    /// What lies between pieces must not cost room that the pieces themselves would have.
+    #[test]
+    fn scattered_pieces_have_the_room_that_there_is() {
+        let store = MemoryStore::new(16 * 4096);
+        let pieces: Vec<Scattered<'_>> =
+            (0..4096).map(|number| Scattered { at: number * 16, bytes: b"abcd" }).collect();
+        store.write_scattered(OBJECT, &pieces).unwrap();
+        assert_eq!((free(&store), store.stats().writes), (0, 1));
+        let mut bytes = [1; 36];
+        assert_eq!(store.read(OBJECT, LocalOffset(65_500), &mut bytes).unwrap(), 24);
+        assert_eq!(&bytes[..24], b"\0\0\0\0abcd\0\0\0\0\0\0\0\0\0\0\0\0abcd");
+        store.write_scattered(OBJECT, &pieces[..4000]).expect("over pages that are there");
+        let beyond: Vec<Scattered<'_>> =
+            (0..4096).map(|number| Scattered { at: 60_000 + number * 16, bytes: b"efgh" }).collect();
+        let error = store.write_scattered(OBJECT, &beyond).unwrap_err();
+        assert!(matches!(error, StoreError::Full { .. }), "{error}");
     }
 
     #[test]

@@ -162,12 +162,7 @@ impl DiskFile for RealFile {
 
     /// A system call for each piece costs about as much as a page of a mapping.
     fn write_scattered(&self, pieces: &[Scattered<'_>]) -> io::Result<()> {
-        let span = match (pieces.first(), pieces.last()) {
-            (Some(first), Some(last)) => last.at.saturating_sub(first.at),
-            (None, _) | (_, None) => 0,
-        };
-        let is_dense = span / PAGE_BYTES * PIECES_PER_PAGE_MIN <= pieces.len() as u64;
-        if is_dense && PIECES_MAPPED_MIN <= pieces.len() && scatter(self.0.as_fd(), pieces)? {
+        if are_many(pieces) && scatter(self.0.as_fd(), pieces)? {
             return Ok(());
         }
         pieces.iter().try_for_each(|piece| self.write_at(piece.bytes, piece.at))
@@ -228,4 +223,13 @@ impl DiskFile for DirectFile {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.0.as_fd()
     }
+}
+/// Whether pieces are so many, and so close to each other, that a mapping costs less than a call for each.
+pub(crate) fn are_many(pieces: &[Scattered<'_>]) -> bool {
+    let span = match (pieces.first(), pieces.last()) {
+        (Some(first), Some(last)) => last.at.saturating_sub(first.at),
+        (None, _) | (_, None) => 0,
+    };
+    let is_dense = span / PAGE_BYTES * PIECES_PER_PAGE_MIN <= pieces.len() as u64;
+    is_dense && PIECES_MAPPED_MIN <= pieces.len()
 }

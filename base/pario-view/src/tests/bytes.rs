@@ -35,6 +35,8 @@ fn exercise(view: &View) {
         view.slice(stream.clone(), from..from.saturating_add(5000)).take(50).for_each(drop);
         for server in layout.servers() {
             view.on_server(&layout, server, stream.clone()).take(50).for_each(drop);
+            let rows = view.rows_on_server(&layout, server, stream.clone());
+            rows.take(50).map(|row| row.part(row.count - 1)).for_each(drop);
         }
         if let Some(offset) = view.file_offset(start) {
             assert!(view.stream_at_or_after(offset).is_some_and(|stream| stream <= start));

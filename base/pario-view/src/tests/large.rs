@@ -67,6 +67,18 @@ fn a_server_far_away_is_reached_without_walking() {
 }
 
 #[test]
+fn what_a_loop_puts_into_a_block_is_one_row() {
+    let layout = Layout::new(1 << 20, 4, 0, 4).unwrap();
+    let vector = Datatype::hvector(FAR, 1, 16, &double()).unwrap();
+    let view = View::new(0, &double(), &vector, Access::Write).unwrap();
+    let rows: Vec<_> = view.rows_on_server(&layout, ServerIndex(1), 0..4 << 20).collect();
+    let counts: Vec<_> = rows.iter().map(|row| (row.count, row.stride)).collect();
+    // A block has 65,536; the first comes alone.
+    assert_eq!(counts, [(1, 0), (65_535, 16)].repeat(2));
+    assert_eq!(rows[1].part(65_534).local.0 + 16, rows[2].first.local.0);
+}
+
+#[test]
 fn arrays_of_2_to_the_60_bytes_keep_their_shape() {
     let part = |size, subsize, start| SubarrayDimension { size, subsize, start };
     let dimensions = [part(1 << 19, 1 << 18, 5), part(1 << 19, 1 << 18, 7), part(1 << 19, 1 << 18, 11)];

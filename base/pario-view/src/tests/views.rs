@@ -122,6 +122,9 @@ fn check_servers(case: &Written, layout: &Layout, stream: std::ops::Range<u64>) 
             prop_assert!(part.file_offset % layout.stripe_bytes() + part.bytes <= layout.stripe_bytes());
             parts.push((part.stream_offset, part.file_offset.cast_signed(), part.bytes));
         }
+        let rows = view.rows_on_server(layout, server, stream.clone());
+        let of_rows = rows.flat_map(|row| (0..row.count).map(move |number| row.part(number)));
+        prop_assert!(of_rows.eq(view.on_server(layout, server, stream.clone())), "rows are the same parts");
         let sum = cut.iter().map(|bit| bit.2).sum::<u64>();
         prop_assert_eq!(view.bytes_on_server(layout, server, stream.clone()), sum);
         prop_assert_eq!(view.touches_server(layout, server, stream.clone()), 0 < sum);

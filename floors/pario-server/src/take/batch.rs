@@ -6,10 +6,10 @@ use std::ops::Range;
 
 use pario_core::{Code, Fault, Layout, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
 use pario_sys::piece::Piece;
-use pario_view::View;
+use pario_view::{ServerPart, ServerRow, View};
 
 use super::ahead::{Ahead, Verdict};
-use super::cut::{Covered, Cut, sub_cut};
+use super::cut::{Covered, Cut, Row, sub_cut};
 use super::join::Join;
 use super::writer::{Errors, Ground, Writer};
 
@@ -31,11 +31,14 @@ pub(super) struct Stamp {
     pub(super) position: u64,
 }
 
-/// What one record, message or intent brings to this server: cuts in ascending order.
+/// What one record, message or intent brings to this server: rows of cuts in ascending order.
 pub(super) struct Slice<'a> {
     pub(super) object: ObjectId,
     pub(super) stamp: Stamp,
-    pub(super) cuts: Range<usize>,
+    pub(super) rows: Range<usize>,
+    /// All cuts, and their bytes.
+    pub(super) pieces: u64,
+    pub(super) bytes: u64,
     /// `None`: an intent, whose bytes are in the store already.
     pub(super) data: Option<Piece<'a>>,
 }
@@ -44,7 +47,12 @@ pub(super) struct Slice<'a> {
 pub(super) struct Batch<'a> {
     index: ServerIndex,
     slices: Vec<Slice<'a>>,
-    cuts: Vec<Cut>,
+    rows: Vec<Row>,
+    /// Cuts in all rows.
+    pieces: u64,
+    /// Of the slice that is being added: where its last cut ends, and whether its cuts ascend.
+    end: u64,
+    ascends: bool,
     /// Records that cannot be taken, and direct writes that did not last.
     given_up: Vec<(usize, ObjectId, Fault)>,
 }
@@ -75,8 +83,28 @@ pub(super) enum Packing {
 }
 
 impl<'a> Batch<'a> {
+    #[cfg(test)]
     pub(super) fn new(index: ServerIndex) -> Self {
-        Batch { index, slices: Vec::new(), cuts: Vec::new(), given_up: Vec::new() }
+        Batch::with_room(index, Vec::new())
+    }
+
+    /// An empty one, with the memory of an earlier one.
+    pub(super) fn with_room(index: ServerIndex, mut room: Vec<Row>) -> Self {
+        room.clear();
+        Batch {
+            index,
+            slices: Vec::new(),
+            rows: room,
+            pieces: 0,
+            end: 0,
+            ascends: true,
+            given_up: Vec::new(),
+        }
+    }
+
+    /// Its memory, for a later one.
+    pub(super) fn into_room(self) -> Vec<Row> {
+        self.rows
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -84,8 +112,8 @@ impl<'a> Batch<'a> {
     }
 
     /// Pieces so far.
-    pub(super) fn cuts(&self) -> usize {
-        self.cuts.len()
+    pub(super) fn pieces(&self) -> u64 {
+        self.pieces
     }
 
     /// Records, or parts of them, and bytes that come from each of so many outboxes.
@@ -94,8 +122,7 @@ impl<'a> Batch<'a> {
         for slice in self.slices.iter().filter(|slice| slice.data.is_some()) {
             if let Source::Outbox(place) = slice.stamp.source {
                 amounts[place].records += 1;
-                amounts[place].bytes +=
-                    self.cuts[slice.cuts.clone()].iter().map(|cut| u64::from(cut.bytes)).sum::<u64>();
+                amounts[place].bytes += slice.bytes;
             }
         }
         amounts
@@ -103,7 +130,7 @@ impl<'a> Batch<'a> {
 
     /// Bytes of one object, as a message brings them.
     pub(super) fn add_bytes(&mut self, object: ObjectId, at: LocalOffset, stamp: Stamp, data: Piece<'a>) {
-        let start = self.cuts.len();
+        let start = self.begin();
         self.cut(at.0, 0, data.len() as u64);
         self.push(object, stamp, start, Some(data));
     }
@@ -116,43 +143,55 @@ impl<'a> Batch<'a> {
         streamed: &Streamed<'_>,
         data: (Packing, Piece<'a>),
     ) -> bool {
-        let (start, offset, (packing, data)) = (self.cuts.len(), streamed.stream.start, data);
-        let mut packed = 0;
-        let wanted = &streamed.local;
-        let mut add = |batch: &mut Self, stream_offset: u64, local: LocalOffset, bytes: u64| {
-            let data_at = if packing == Packing::Whole { stream_offset - offset } else { packed };
-            packed += bytes;
-            let fits = data_at + bytes <= data.len() as u64;
-            let (from, to) = (local.0.max(wanted.start), (local.0 + bytes).min(wanted.end));
-            if fits && from < to {
-                batch.cut(from, data_at + from - local.0, to - from);
+        let (start, (packing, data)) = (self.begin(), data);
+        let (index, layout, stream) = (self.index, &streamed.layout, streamed.stream.clone());
+        let length = data.len() as u64;
+        let packed = match streamed.view {
+            Some(view) => {
+                self.add_rows(view.rows_on_server(layout, index, stream), streamed, (packing, length))
             }
-            fits
+            None => {
+                let rows = layout.pieces_on(index, stream).map(in_file);
+                self.add_rows(rows, streamed, (packing, length))
+            }
         };
-        let (index, stream) = (self.index, streamed.stream.clone());
-        let fits = match streamed.view {
-            Some(view) => view
-                .on_server(&streamed.layout, index, stream)
-                .take_while(|part| part.local.0 < wanted.end)
-                .all(|part| add(self, part.stream_offset, part.local, part.bytes)),
-            None => streamed
-                .layout
-                .pieces_on(index, stream)
-                .take_while(|piece| piece.local.0 < wanted.end)
-                .all(|piece| add(self, piece.file_offset, piece.local, piece.bytes)),
-        };
-        let exact = fits && (packing == Packing::Whole || packed == data.len() as u64);
+        let exact = packed.is_some_and(|packed| packing == Packing::Whole || packed == length);
         if exact {
             self.push(object, stamp, start, Some(data));
         } else {
-            self.cuts.truncate(start);
+            self.forget(start);
         }
         exact
     }
 
+    /// Adds rows of a stream; returns their bytes, or `None` if one lies behind the end of data of so many bytes.
+    #[inline]
+    fn add_rows(
+        &mut self,
+        rows: impl Iterator<Item = ServerRow>,
+        streamed: &Streamed<'_>,
+        (packing, length): (Packing, u64),
+    ) -> Option<u64> {
+        let wanted = &streamed.local;
+        let mut packed = 0;
+        for ServerRow { first, stride, count } in rows.take_while(|row| row.first.local.0 < wanted.end) {
+            let bytes = first.bytes * count;
+            let data_at = match packing {
+                Packing::Whole => first.stream_offset - streamed.stream.start,
+                Packing::Part => packed,
+            };
+            packed += bytes;
+            if length < data_at + bytes {
+                return None;
+            }
+            self.row_within(wanted, (first.local.0, data_at, first.bytes), (stride, count));
+        }
+        Some(packed)
+    }
+
     /// A direct write that is in the store.
     pub(super) fn add_intent(&mut self, object: ObjectId, stamp: Stamp, layout: &Layout, file: Range<u64>) {
-        let start = self.cuts.len();
+        let start = self.begin();
         for piece in layout.pieces_on(self.index, file) {
             self.cut(piece.local.0, 0, piece.bytes);
         }
@@ -161,20 +200,22 @@ impl<'a> Batch<'a> {
 
     /// What was added last comes late: leaves out what newer bytes lie over already.
     pub(super) fn leave_out(&mut self, session: SessionId, ahead: &Ahead) {
-        let Some(slice) = self.slices.last_mut() else { return };
-        let (object, stamp, start) = (slice.object, slice.stamp, slice.cuts.start);
-        let cuts = self.cuts.split_off(start);
+        let Some(slice) = self.slices.pop() else { return };
+        let (object, stamp, start) = (slice.object, slice.stamp, slice.rows.start);
+        let rows = self.take_from(start);
         let mut is_known = true;
-        for cut in &cuts {
+        for cut in rows.into_iter().flat_map(Row::cuts) {
             match ahead.judge((session, stamp.committed), object, cut.local..cut.end()) {
-                Verdict::Take(free) => self.cuts.extend(free.iter().map(|rest| sub_cut(cut, rest))),
+                Verdict::Take(free) => {
+                    free.iter().for_each(|rest| self.add_row(Row::one(sub_cut(&cut, rest))));
+                }
                 Verdict::Unknown => is_known = false,
             }
         }
         if !is_known {
-            self.cuts.truncate(start);
+            self.forget(start);
         }
-        slice.cuts = start..self.cuts.len();
+        self.push(object, stamp, start, slice.data);
         if !is_known {
             self.give_up(object, stamp, "came too late to tell whether it is newer than what lies there");
         }
@@ -188,10 +229,10 @@ impl<'a> Batch<'a> {
         (session, ahead): (SessionId, &Ahead),
     ) {
         self.add_intent(object, stamp, layout, file);
-        let Some(cuts) = self.slices.last().map(|slice| slice.cuts.clone()) else { return };
+        let Some(rows) = self.slices.last().map(|slice| slice.rows.clone()) else { return };
         let when = (session, stamp.committed);
         let covered = |cut: &Cut| ahead.may_have_covered(when, object, &(cut.local..cut.end()));
-        if self.cuts[cuts].iter().any(covered) {
+        if self.rows[rows].iter().flat_map(|row| row.cuts()).any(|cut| covered(&cut)) {
             // It may be there all the same, and is kept from older ones: nobody would be told of those if this server were killed now.
             self.give_up(object, stamp, "was made directly, and older ones were put over it");
         }
@@ -203,35 +244,92 @@ impl<'a> Batch<'a> {
         self.given_up.push((place, object, Fault::new(Code::Lost, text)));
     }
 
+    /// A slice begins; returns the number of its first row.
+    fn begin(&mut self) -> usize {
+        (self.end, self.ascends) = (0, true);
+        self.rows.len()
+    }
+
+    #[inline]
+    fn add_row(&mut self, row: Row) {
+        self.ascends &= self.end <= row.first.local && row.ascends();
+        self.end = row.end();
+        self.pieces += u64::from(row.count);
+        self.rows.push(row);
+    }
+
+    /// Takes back the rows from `start` on.
+    fn take_from(&mut self, start: usize) -> Vec<Row> {
+        let rows = self.rows.split_off(start);
+        self.pieces -= pieces_of(&rows);
+        self.begin();
+        rows
+    }
+
+    fn forget(&mut self, start: usize) {
+        drop(self.take_from(start));
+    }
+
+    /// Adds what of a row, or of a single cut, falls into a part of the object.
+    #[inline]
+    fn row_within(
+        &mut self,
+        wanted: &Range<u64>,
+        (local, data_at, bytes): (u64, u64, u64),
+        (stride, count): (u64, u64),
+    ) {
+        let end = local + stride * (count - 1) + bytes;
+        if let (Ok(count), Ok(bytes), Ok(stride)) =
+            (u32::try_from(count), u32::try_from(bytes), u32::try_from(stride))
+            && wanted.start <= local
+            && end <= wanted.end
+        {
+            #[expect(clippy::cast_possible_truncation, reason = "data of at most 8 MiB")]
+            let first = Cut { local, data_at: data_at as u32, bytes };
+            return self.add_row(Row { first, count, stride });
+        }
+        if end <= wanted.start || wanted.end <= local {
+            return;
+        }
+        for number in 0..count {
+            let (at, data_at) = (local + number * stride, data_at + number * bytes);
+            let (from, to) = (at.max(wanted.start), (at + bytes).min(wanted.end));
+            if from < to {
+                self.cut(from, data_at + from - at, to - from);
+            }
+        }
+    }
+
     fn cut(&mut self, local: u64, data_at: u64, bytes: u64) {
         let (mut local, mut data_at, mut bytes) = (local, data_at, bytes);
         while 0 < bytes {
             let part = u32::try_from(bytes).unwrap_or(1 << 31);
             #[expect(clippy::cast_possible_truncation, reason = "data of at most 8 MiB; intents have none")]
-            self.cuts.push(Cut { local, data_at: data_at as u32, bytes: part });
+            self.add_row(Row::one(Cut { local, data_at: data_at as u32, bytes: part }));
             (local, data_at, bytes) =
                 (local + u64::from(part), data_at + u64::from(part), bytes - u64::from(part));
         }
     }
 
     fn push(&mut self, object: ObjectId, stamp: Stamp, start: usize, data: Option<Piece<'a>>) {
-        let cuts = start..self.cuts.len();
-        let ascending = self.cuts[cuts.clone()].windows(2).all(|pair| pair[0].end() <= pair[1].local);
-        if !ascending {
+        if !self.ascends {
             // Only a view that shows bytes twice: what lies later in the stream wins, as if written in its order.
             self.straighten(start);
         }
-        self.slices.push(Slice { object, stamp, cuts: start..self.cuts.len(), data });
+        let rows = start..self.rows.len();
+        let bytes = self.rows[rows.clone()].iter().map(Row::bytes).sum();
+        let pieces = pieces_of(&self.rows[rows.clone()]);
+        self.slices.push(Slice { object, stamp, rows, pieces, bytes, data });
     }
 
     /// Makes the cuts from `start` on ascending and disjoint; later ones win.
     fn straighten(&mut self, start: usize) {
-        let cuts = self.cuts.split_off(start);
+        let cuts: Vec<Cut> = self.take_from(start).into_iter().flat_map(Row::cuts).collect();
         let mut covered = Covered::default();
         for cut in cuts.iter().rev() {
-            covered.add(cut.local..cut.end(), |rest| self.cuts.push(sub_cut(cut, &rest)));
+            covered.add(cut.local..cut.end(), |rest| self.add_row(Row::one(sub_cut(cut, &rest))));
         }
-        self.cuts[start..].sort_unstable_by_key(|cut| cut.local);
+        self.rows[start..].sort_unstable_by_key(|row| row.first.local);
     }
 
     /// Writes everything; what fails is told, the rest goes on.
@@ -243,10 +341,21 @@ impl<'a> Batch<'a> {
             writer.errors.keep((place, object), &fault);
         }
         for slices in self.slices.chunk_by(|a, b| a.object == b.object) {
-            Join { slices, cuts: &self.cuts }.write(&mut writer);
+            Join { slices, rows: &self.rows }.write(&mut writer);
         }
         writer.errors
     }
+}
+
+/// A piece of the file's own bytes, whose stream is the file.
+fn in_file(piece: pario_core::Piece) -> ServerRow {
+    let pario_core::Piece { local, file_offset, bytes, .. } = piece;
+    let first = ServerPart { stream_offset: file_offset, file_offset, local, bytes };
+    ServerRow { first, stride: 0, count: 1 }
+}
+
+fn pieces_of(rows: &[Row]) -> u64 {
+    rows.iter().map(|row| u64::from(row.count)).sum()
 }
 
 #[cfg(test)]

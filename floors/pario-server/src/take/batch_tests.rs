@@ -252,7 +252,7 @@ fn a_message_that_is_not_what_its_view_asks_for_is_refused() {
         assert!(!batch.add_stream(object(1), stamp(1, 0), &streamed, (Packing::Part, Piece::from(data))));
     }
     assert!(batch.is_empty());
-    assert_eq!(batch.cuts(), 0);
+    assert_eq!(batch.pieces(), 0);
 }
 
 #[derive(Clone, Debug)]
@@ -275,7 +275,7 @@ proptest! {
     fn a_round_is_as_good_as_one_after_the_other(
         writes in prop::collection::vec(write(), 1..24),
         servers in 1..4u16,
-        (distance, element) in prop::sample::select(vec![(1u64, 1u64), (40, 1), (40, 33), (1021, 1), (1021, 700)]),
+        (distance, element) in prop::sample::select(vec![(1u64, 1u64), (40, 1), (40, 4), (40, 8), (40, 16), (40, 33), (1021, 1), (1021, 700)]),
         crosses in prop::bool::ANY,
     ) {
         let byte = Datatype::elementary(1).unwrap();
@@ -336,6 +336,44 @@ proptest! {
                     prop_assert_eq!(byte[0], model[usize::try_from(place).unwrap()], "place {}", place);
                 }
             }
+        }
+    }
+
+    /// A record that is taken in two parts, below a place of the object and from there on, is the same record.
+    #[test]
+    fn what_lies_below_a_place_and_the_rest_are_the_whole(
+        start in 0..9000i64, (element, gap) in (1..40i64, 0..60i64), count in 1..3000u64, skipped in 0..200u64,
+        place in 0..160_000u64, servers in 1..3u16,
+    ) {
+        let element_type = Datatype::elementary(element.cast_unsigned()).unwrap();
+        let view = View::new(start, &element_type, &element_type.resized(0, element + gap).unwrap(), Access::Write).unwrap();
+        let layout = Layout::new(4096, servers, 0, servers).unwrap();
+        let stream = skipped..skipped + count * element.cast_unsigned();
+        let data: Vec<u8> = (0..stream.end - stream.start).map(|at| (at % 251) as u8 + 1).collect();
+        let written = |locals: &[Range<u64>]| {
+            let (store, stats) = (MemoryStore::new(16 << 20), ServerStats::default());
+            let mut pieces = 0;
+            for local in locals {
+                let mut batch = Batch::new(ServerIndex(0));
+                let streamed = Streamed { view: Some(&view), layout, stream: stream.clone(), local: local.clone() };
+                assert!(batch.add_stream(object(1), stamp(1, 0), &streamed, (Packing::Whole, Piece::from(&data[..]))));
+                batch.apply(&Ground { store: &store, desk: None, stats: &stats, outboxes: None, ahead: None });
+                pieces += batch.pieces();
+            }
+            let length = store.length(object(1)).unwrap().unwrap_or(0);
+            let mut bytes = vec![0; usize::try_from(length).unwrap()];
+            store.read(object(1), LocalOffset(0), &mut bytes).unwrap();
+            (bytes, pieces, stats.snapshot().staged_bytes)
+        };
+        let (whole, pieces, bytes) = written(&[0..0, 0..u64::MAX]);
+        let (parts, of_parts, bytes_of_parts) = written(&[0..place, place..u64::MAX]);
+        prop_assert!(whole == parts);
+        prop_assert_eq!(bytes, bytes_of_parts);
+        prop_assert!(pieces <= of_parts && of_parts <= pieces + 1, "{} {}", pieces, of_parts);
+        let expected = view.on_server(&layout, ServerIndex(0), stream.clone());
+        for part in expected {
+            let [at, from, bytes] = [part.local.0, part.stream_offset - stream.start, part.bytes].map(|number| usize::try_from(number).unwrap());
+            prop_assert_eq!(&whole[at..at + bytes], &data[from..from + bytes]);
         }
     }
 }

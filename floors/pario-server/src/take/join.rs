@@ -2,8 +2,8 @@
 //!
 //! Records of several writers that interleave are merged by a walk over all of them at once, so that neighbours from different
 //! outboxes become one vectored write. Where records overlap, or an older one meets a direct write, the object is written newest
-//! first instead, each byte once. Fine pieces are not merged: each is put in its place in a window of the object, and the bytes of all are
-//! written from there.
+//! first instead, each byte once. Fine pieces are not merged: each is put in its place in a window of the object, whole rows at a time, and
+//! the bytes of all are written from there.
 //!
 //! Never: joins pieces that overlap. Always: of overlapping pieces the one that was committed last wins.
 
@@ -12,7 +12,7 @@ use std::ops::Range;
 use pario_sys::piece::Piece;
 
 use super::batch::{Slice, Source};
-use super::cut::{Covered, Cut, sub_cut};
+use super::cut::{Covered, Cut, Row, sub_cut};
 use super::run::{Run, stride};
 use super::window::WINDOW_BYTES;
 use super::writer::Writer;
@@ -26,7 +26,7 @@ const FINE_DISTANCE_MAX: u64 = 1024;
 /// The slices of one object, in the order of their commits.
 pub(super) struct Join<'g, 'a> {
     pub(super) slices: &'g [Slice<'a>],
-    pub(super) cuts: &'g [Cut],
+    pub(super) rows: &'g [Row],
 }
 
 impl<'a> Join<'_, 'a> {
@@ -45,11 +45,15 @@ impl<'a> Join<'_, 'a> {
         writer.flush(self.slices);
     }
 
+    fn cuts_of(&self, slice: &Slice<'_>) -> impl Iterator<Item = Cut> {
+        self.rows[slice.rows.clone()].iter().flat_map(|row| row.cuts())
+    }
+
     /// Bytes of direct writes are in the store.
     fn mark_intents(&self, writer: &mut Writer<'a, '_>) {
         let Some(marks) = &mut writer.errors.marks else { return };
         for slice in self.slices.iter().filter(|slice| slice.data.is_none()) {
-            for cut in &self.cuts[slice.cuts.clone()] {
+            for cut in self.cuts_of(slice) {
                 marks.add(slice.object, cut.local..cut.end(), slice.stamp.committed);
             }
         }
@@ -60,33 +64,25 @@ impl<'a> Join<'_, 'a> {
     fn meets_intent(&self) -> bool {
         let mut direct = Covered::default();
         for slice in self.slices.iter().filter(|slice| slice.data.is_none()) {
-            for cut in &self.cuts[slice.cuts.clone()] {
+            for cut in self.cuts_of(slice) {
                 direct.add(cut.local..cut.end(), |_| ());
             }
         }
         let records = self.slices.iter().filter(|slice| slice.data.is_some());
-        records
-            .flat_map(|slice| &self.cuts[slice.cuts.clone()])
-            .any(|cut| direct.touches(cut.local..cut.end()))
+        records.flat_map(|slice| self.cuts_of(slice)).any(|cut| direct.touches(cut.local..cut.end()))
     }
 
     /// Pieces that are to be written, and their bytes.
     fn amount(&self) -> (u64, u64) {
-        let (mut pieces, mut bytes) = (0, 0);
-        for slice in self.slices.iter().filter(|slice| slice.data.is_some()) {
-            let cuts = &self.cuts[slice.cuts.clone()];
-            pieces += cuts.len() as u64;
-            bytes += cuts.iter().map(|cut| u64::from(cut.bytes)).sum::<u64>();
-        }
-        (pieces, bytes)
+        let slices = self.slices.iter().filter(|slice| slice.data.is_some());
+        slices.fold((0, 0), |(pieces, bytes), slice| (pieces + slice.pieces, bytes + slice.bytes))
     }
 
     /// Brings the pieces of all slices of an object together. Fails at the first overlap; what was written by then is written again.
     fn join(&self, (pieces, bytes): (u64, u64), writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
-        let cuts = || self.slices.iter().filter(|slice| slice.data.is_some()).map(|slice| slice.cuts.clone());
-        let some = || cuts().filter(|cuts| !cuts.is_empty());
-        let start = some().map(|cuts| self.cuts[cuts.start].local).min().unwrap_or(0);
-        let end = some().map(|cuts| self.cuts[cuts.end - 1].end()).max().unwrap_or(0);
+        let slices = || self.slices.iter().filter(|slice| slice.data.is_some() && !slice.rows.is_empty());
+        let start = slices().map(|slice| self.rows[slice.rows.start].first.local).min().unwrap_or(0);
+        let end = slices().map(|slice| self.rows[slice.rows.end - 1].end()).max().unwrap_or(0);
         let is_fine = bytes < pieces * FINE_BYTES_MAX && end - start < pieces * FINE_DISTANCE_MAX;
         // Who remembers what it puts down must see each piece.
         if is_fine && writer.errors.marks.is_none() {
@@ -98,19 +94,19 @@ impl<'a> Join<'_, 'a> {
     /// Puts all pieces in their places, one window of the object after the other.
     fn scatter(&self, writer: &mut Writer<'a, '_>) -> Result<(), Overlap> {
         let fine = |(number, slice): (usize, &Slice<'a>)| {
-            let first = *self.cuts[slice.cuts.clone()].first()?;
-            let rest = slice.cuts.start + 1..slice.cuts.end;
-            Some(Fine { number, data: slice.data?, next: first, rest })
+            let mut rest = slice.rows.clone();
+            let row = self.rows[rest.next()?];
+            Some(Fine { number, data: slice.data?, held: None, row, rest })
         };
         let mut lanes: Vec<Fine<'a>> = self.slices.iter().enumerate().filter_map(fine).collect();
-        while let Some(start) = lanes.iter().map(|lane| lane.next.local).min() {
+        while let Some(start) = lanes.iter().map(Fine::start).min() {
             writer.run.open_window(start);
             let end = (start / WINDOW_BYTES as u64 + 1).saturating_mul(WINDOW_BYTES as u64);
-            for lane in lanes.iter_mut().filter(|lane| lane.next.local < end) {
+            for lane in lanes.iter_mut().filter(|lane| lane.start() < end) {
                 writer.run.slices.push(lane.number);
-                lane.place_below(end, self.cuts, &mut writer.run)?;
+                lane.place_below(end, self.rows, &mut writer.run)?;
             }
-            lanes.retain(|lane| 0 < lane.next.bytes);
+            lanes.retain(|lane| !lane.is_over());
             writer.run.close_window();
             writer.flush(self.slices);
         }
@@ -122,20 +118,21 @@ impl<'a> Join<'_, 'a> {
         let mut lanes = self.lanes();
         let mut end = 0;
         while let Some(best) = smallest(&lanes) {
-            let limit = lanes.iter().enumerate().filter(|(n, _)| *n != best).map(|(_, lane)| lane.next.local);
+            let limit =
+                lanes.iter().enumerate().filter(|(n, _)| *n != best).map(|(_, lane)| lane.row.first.local);
             let limit = limit.min().unwrap_or(u64::MAX);
             let lane = &mut lanes[best];
             loop {
-                if lane.next.local < end {
+                if lane.row.first.local < end {
                     return Err(Overlap);
                 }
-                end = lane.next.end();
-                writer.push(self.slices, lane.slice(), &lane.next);
-                if !lane.advance(self.slices, self.cuts) {
+                end = lane.row.first.end();
+                writer.push(self.slices, lane.slice(), &lane.row.first);
+                if !lane.advance(self.slices, self.rows) {
                     lanes.swap_remove(best);
                     break;
                 }
-                if limit <= lane.next.local {
+                if limit <= lane.row.first.local {
                     break;
                 }
             }
@@ -147,11 +144,12 @@ impl<'a> Join<'_, 'a> {
     fn lanes(&self) -> Vec<Lane> {
         let mut lanes: Vec<Lane> = Vec::new();
         for (number, slice) in self.slices.iter().enumerate() {
-            let cuts = &self.cuts[slice.cuts.clone()];
-            let (Some(first), Some(last)) = (cuts.first(), cuts.last()) else { continue };
+            let rows = &self.rows[slice.rows.clone()];
+            let (Some(row), Some(last)) = (rows.first(), rows.last()) else { continue };
             if slice.data.is_none() {
                 continue;
             }
+            let first = row.first;
             match lanes.iter_mut().find(|lane| lane.source == slice.stamp.source && lane.end <= first.local) {
                 Some(lane) => {
                     lane.slices.push(number);
@@ -162,8 +160,8 @@ impl<'a> Join<'_, 'a> {
                     end: last.end(),
                     slices: vec![number],
                     at: 0,
-                    cut: slice.cuts.start,
-                    next: *first,
+                    number: slice.rows.start,
+                    row: *row,
                 }),
             }
         }
@@ -175,8 +173,8 @@ impl<'a> Join<'_, 'a> {
         let mut covered = Covered::default();
         let mut left = Vec::new();
         for (number, slice) in self.slices.iter().enumerate().rev() {
-            for cut in &self.cuts[slice.cuts.clone()] {
-                covered.add(cut.local..cut.end(), |rest| left.push(sub_cut(cut, &rest)));
+            for cut in self.cuts_of(slice) {
+                covered.add(cut.local..cut.end(), |rest| left.push(sub_cut(&cut, &rest)));
             }
             left.sort_unstable_by_key(|cut| cut.local);
             for cut in left.drain(..) {
@@ -195,33 +193,61 @@ struct Overlap;
 struct Fine<'a> {
     number: usize,
     data: Piece<'a>,
-    /// The next piece, or what is left of it; without bytes when all are in their places.
-    next: Cut,
+    /// What a window left of a piece.
+    held: Option<Cut>,
+    /// What is left of a row; without cuts when all are in their places.
+    row: Row,
     rest: Range<usize>,
 }
 
 impl<'a> Fine<'a> {
-    fn place_below(&mut self, end: u64, cuts: &[Cut], run: &mut Run<'a>) -> Result<(), Overlap> {
-        let mut next = self.next;
-        while next.local < end {
-            #[expect(clippy::cast_possible_truncation, reason = "at most the bytes of a cut")]
-            let bytes = (end - next.local).min(u64::from(next.bytes)) as u32;
-            let piece = self.data.part(next.data_at as usize, bytes as usize);
-            if !run.place(next.local, piece) {
-                return Err(Overlap);
-            }
-            if bytes < next.bytes {
-                next = sub_cut(&next, &(end..next.end()));
-                break;
-            }
-            let Some(number) = self.rest.next() else {
-                next.bytes = 0;
-                break;
-            };
-            next = cuts[number];
+    /// Where the next piece goes.
+    fn start(&self) -> u64 {
+        self.held.map_or(self.row.first.local, |cut| cut.local)
+    }
+
+    fn is_over(&self) -> bool {
+        self.held.is_none() && self.row.count == 0
+    }
+
+    fn place_below(&mut self, end: u64, rows: &[Row], run: &mut Run<'a>) -> Result<(), Overlap> {
+        if let Some(cut) = self.held.take() {
+            self.place_part(&cut, end, run)?;
         }
-        self.next = next;
+        while self.held.is_none() && 0 < self.row.count && self.row.first.local < end {
+            if self.row.count == 1 {
+                self.row.count = 0;
+                self.place_part(&self.row.first.clone(), end, run)?;
+            } else {
+                let whole = self.row.whole_below(end);
+                if 0 < whole && !run.place(&Row { count: whole, ..self.row }, &self.data) {
+                    return Err(Overlap);
+                }
+                self.row.skip(whole);
+                if 0 < self.row.count && self.row.first.local < end {
+                    let cut = self.row.first;
+                    self.row.skip(1);
+                    self.place_part(&cut, end, run)?;
+                }
+            }
+            if self.row.count == 0
+                && let Some(number) = self.rest.next()
+            {
+                self.row = rows[number];
+            }
+        }
         Ok(())
+    }
+
+    /// Places what of a piece lies in the window, and holds the rest.
+    #[inline]
+    fn place_part(&mut self, cut: &Cut, end: u64, run: &mut Run<'a>) -> Result<(), Overlap> {
+        let mut here = *cut;
+        if end < cut.end() {
+            here = sub_cut(cut, &(cut.local..end));
+            self.held = Some(sub_cut(cut, &(end..cut.end())));
+        }
+        if run.place_one(&here, &self.data) { Ok(()) } else { Err(Overlap) }
     }
 }
 
@@ -231,8 +257,9 @@ struct Lane {
     end: u64,
     slices: Vec<usize>,
     at: usize,
-    cut: usize,
-    next: Cut,
+    /// The row that is walked, and what is left of it; its first cut is next.
+    number: usize,
+    row: Row,
 }
 
 impl Lane {
@@ -241,18 +268,21 @@ impl Lane {
     }
 
     #[inline]
-    fn advance(&mut self, group: &[Slice<'_>], cuts: &[Cut]) -> bool {
-        self.cut += 1;
-        if self.cut == group[self.slices[self.at]].cuts.end {
-            self.at += 1;
-            let Some(next) = self.slices.get(self.at) else { return false };
-            self.cut = group[*next].cuts.start;
+    fn advance(&mut self, group: &[Slice<'_>], rows: &[Row]) -> bool {
+        self.row.skip(1);
+        if self.row.count == 0 {
+            self.number += 1;
+            if self.number == group[self.slices[self.at]].rows.end {
+                self.at += 1;
+                let Some(next) = self.slices.get(self.at) else { return false };
+                self.number = group[*next].rows.start;
+            }
+            self.row = rows[self.number];
         }
-        self.next = cuts[self.cut];
         true
     }
 }
 
 fn smallest(lanes: &[Lane]) -> Option<usize> {
-    (0..lanes.len()).min_by_key(|lane| lanes[*lane].next.local)
+    (0..lanes.len()).min_by_key(|lane| lanes[*lane].row.first.local)
 }

@@ -36,6 +36,7 @@ use pario_view::View;
 
 pub(crate) use self::batch::Amount;
 use self::batch::{Batch, Packing, Source, Stamp, Streamed};
+use self::cut::Row;
 use self::lives::Lives;
 pub use self::lives::LivesSpec;
 use self::outboxes::{Outboxes, Pressure};
@@ -156,6 +157,7 @@ impl Taker {
             hurry: false,
             more: false,
             shares: Shares::default(),
+            room: Vec::new(),
             inbox,
             doorbell: Arc::clone(&doorbell),
             outboxes: Outboxes::default(),
@@ -278,6 +280,8 @@ struct Worker {
     /// The last round left something for the next one.
     more: bool,
     shares: Shares,
+    /// Memory for the next round's pieces, while there are rounds.
+    room: Vec<Row>,
     writes: Vec<Message>,
     drains: Vec<Drain>,
     take_alls: Vec<TakeAll>,
@@ -303,6 +307,9 @@ impl Worker {
                 return;
             }
             idle_naps = if found { 0 } else { idle_naps + 1 };
+            if NAPS_SHORT <= idle_naps {
+                self.room = Vec::new();
+            }
             self.sleep(idle_naps);
         }
     }
@@ -376,7 +383,7 @@ impl Worker {
     /// Writes what is to be taken and moves the cursors.
     fn take(&mut self, scan: Scan, portion: &Portion) -> Taken {
         let writes = std::mem::take(&mut self.writes);
-        let mut batch = Batch::new(self.index);
+        let mut batch = Batch::with_room(self.index, std::mem::take(&mut self.room));
         let ahead = self.lives.as_ref().and_then(Lives::ahead);
         let mut advance = scan.fill(&self.outboxes, portion, (&mut batch, ahead));
         let mut fates = vec![MessageFate::Written; writes.len()];
@@ -404,7 +411,7 @@ impl Worker {
         let ended = if found { self.watch.look(self.clock.now()) } else { None };
         self.watch.note(began, ended);
         let by_place = self.count(&batch);
-        drop(batch);
+        self.room = batch.into_room();
         if found {
             reach(Point::DrainRound);
         }

@@ -9,6 +9,7 @@ use pario_net::buffers;
 use pario_sys::file_map::Scattered;
 use pario_sys::piece::{PIECES_PER_CALL_MAX, Piece};
 
+use super::cut::{Cut, Row};
 use super::window::{WINDOW_BYTES, Window};
 
 /// Pieces of fewer bytes are copied together: that costs less than the kernel's work for one more piece.
@@ -136,12 +137,25 @@ impl<'a> Run<'a> {
 
     /// Puts a piece in its place in the window; false if a byte of it was there already.
     #[inline]
-    pub(super) fn place(&mut self, at: u64, piece: Piece<'a>) -> bool {
-        let offset = usize::try_from(at - self.start).expect("inside the window");
-        piece.copy_to(&mut self.copies[offset..offset + piece.len()]);
+    pub(super) fn place_one(&mut self, cut: &Cut, data: &Piece<'a>) -> bool {
+        let offset = usize::try_from(cut.local - self.start).expect("inside the window");
+        let bytes = cut.bytes as usize;
+        data.part(cut.data_at as usize, bytes).copy_to(&mut self.copies[offset..offset + bytes]);
         self.pieces += 1;
-        self.bytes += piece.len() as u64;
-        self.window.mark(offset, piece.len())
+        self.bytes += u64::from(cut.bytes);
+        self.window.mark(offset, bytes)
+    }
+
+    /// Puts the pieces of a row in their places in the window; false if a byte of them was there already.
+    pub(super) fn place(&mut self, row: &Row, data: &Piece<'a>) -> bool {
+        self.pieces += u64::from(row.count);
+        self.bytes += row.bytes();
+        let offset = usize::try_from(row.first.local - self.start).expect("inside the window");
+        let (bytes, count) = (row.first.bytes as usize, row.count as usize);
+        let stride = row.stride as usize;
+        let source = data.part(row.first.data_at as usize, bytes * count);
+        source.spread_to(&mut self.copies[offset..], (bytes, stride));
+        self.window.mark_row((offset, bytes), (stride, count))
     }
 
     /// The window has all its pieces: they are ready to be written.

@@ -20,7 +20,7 @@ use crate::views::Views;
 /// Records looked at per outbox and round.
 pub(super) const RECORDS_MAX: usize = 16 << 10;
 /// Pieces of one round; what is more waits for the next.
-const CUTS_MAX: usize = 1 << 20;
+const PIECES_MAX: u64 = 1 << 20;
 
 /// Work that is worth it to find that two records have nothing in common.
 const COMPARE_STEPS_MAX: u64 = 2000;
@@ -260,7 +260,7 @@ impl Scan {
         let mut advance = Advance { positions: outboxes.positions(), parts: Vec::new() };
         let mut behind = vec![false; advance.positions.len()];
         for record in &self.records {
-            if CUTS_MAX < batch.cuts() {
+            if PIECES_MAX < batch.pieces() {
                 break;
             }
             let upto = portion.of(record.place);

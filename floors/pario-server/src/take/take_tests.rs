@@ -36,6 +36,7 @@ pub(super) fn worker(store: &Arc<MemoryStore>) -> Worker {
         hurry: false,
         more: false,
         shares: Shares::default(),
+        room: Vec::new(),
         inbox,
         doorbell: Arc::new(Doorbell::new().unwrap()),
         outboxes: Outboxes::default(),

@@ -39,6 +39,11 @@ impl Window {
         is_new
     }
 
+    /// Marks pieces of equal length at equal distances; false if one of their bytes was marked already.
+    pub(super) fn mark_row(&mut self, (at, bytes): (usize, usize), (stride, count): (usize, usize)) -> bool {
+        (0..count).fold(true, |is_new, number| is_new & self.mark(at + number * stride, bytes))
+    }
+
     /// Calls `found` with each stretch of marked bytes, in ascending order.
     pub(super) fn stretches(&self, mut found: impl FnMut(Range<usize>)) {
         let mut begun: Option<usize> = None;
@@ -120,6 +125,20 @@ mod tests {
             window.clear();
             assert!(window.mark(first.0, first.1));
             assert!(!window.mark(second.0, second.1), "{first:?} {second:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_is_marked_as_its_pieces_are() {
+        for (bytes, stride, count) in [(4, 16, 40), (8, 8, 100), (1, 3, 70), (60, 100, 7), (100, 130, 3)] {
+            let (mut row, mut one_by_one) = (Window::default(), Window::default());
+            row.clear();
+            one_by_one.clear();
+            assert!(row.mark_row((5, bytes), (stride, count)), "{bytes} {stride}");
+            (0..count).for_each(|number| assert!(one_by_one.mark(5 + number * stride, bytes)));
+            assert_eq!(stretches(&row), stretches(&one_by_one), "{bytes} {stride}");
+            let last = 5 + (count - 1) * stride + bytes - 1;
+            assert!(!row.mark_row((last, 1), (0, 1)) && row.mark_row((last + 1, 1), (0, 1)));
         }
     }
 
