@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::piece::copy;
+use crate::piece::{Piece, copy};
 use crate::process::fork_generation;
 
 const PAGE: usize = 4096;
@@ -110,6 +110,15 @@ impl FileMap {
         // SAFETY: the source lies inside the mapping, as asserted, and `target` is exclusively ours, so they do not overlap.
         // Whoever writes the file meanwhile only spoils the values of plain bytes.
         unsafe { copy(source, target.as_mut_ptr(), target.len()) };
+    }
+
+    /// Bytes from `at` on, as they are when they are copied.
+    #[must_use]
+    #[inline]
+    pub fn part(&self, at: usize, bytes: usize) -> Piece<'_> {
+        assert!(at <= self.len && bytes <= self.len - at, "a part stays inside the mapping");
+        // SAFETY: the bytes lie inside the mapping, which is there for as long as `self` is.
+        unsafe { Piece::from_raw(self.place(at), bytes) }
     }
 
     /// Asks for bytes that are copied soon to come nearer.

@@ -100,7 +100,39 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// The same for `count` times `BYTES`.
+    /// Fills `target` with `bytes` bytes from every place of the piece that is a multiple of `stride`.
+    pub fn pick_to(&self, target: &mut [u8], (bytes, stride): (usize, usize)) {
+        let count = target.len().checked_div(bytes).unwrap_or(0);
+        let Some(last) = count.checked_sub(1) else { return };
+        assert_eq!(target.len(), bytes * count, "all are of one length");
+        let end = stride.checked_mul(last).and_then(|last| last.checked_add(bytes));
+        assert!(end.is_some_and(|end| end <= self.len), "{count} of {bytes} bytes, {stride} apart");
+        match bytes {
+            4 => self.pick::<4>(target, stride),
+            8 => self.pick::<8>(target, stride),
+            16 => self.pick::<16>(target, stride),
+            _ => target.chunks_exact_mut(bytes).enumerate().for_each(|(number, to)| {
+                self.part(number * stride, bytes).copy_to(to);
+            }),
+        }
+    }
+
+    /// The same for `BYTES` each.
+    #[inline]
+    fn pick<const BYTES: usize>(&self, target: &mut [u8], stride: usize) {
+        let (targets, _) = target.as_chunks_mut::<BYTES>();
+        let last = targets.len().saturating_sub(1);
+        let end = stride.checked_mul(last).and_then(|last| last.checked_add(BYTES));
+        assert!(end.is_some_and(|end| end <= self.len), "no more than is here");
+        for (number, to) in targets.iter_mut().enumerate() {
+            // SAFETY: the last one lies inside the piece, as was seen above.
+            let from = unsafe { self.start.add(number * stride) };
+            // SAFETY: as in `copy_to`; `to` has as many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), BYTES) };
+        }
+    }
+
+    /// [`Piece::spread_to`] for `count` times `BYTES`.
     #[inline]
     fn spread<const BYTES: usize>(&self, target: &mut [u8], (stride, count): (usize, usize)) {
         assert!(count.checked_mul(BYTES).is_some_and(|bytes| bytes <= self.len), "no more than is here");
@@ -234,6 +266,25 @@ mod tests {
             assert_eq!(target, expected, "{bytes} {stride}");
         }
         Piece::from(&[][..]).spread_to(&mut [], (4, 8));
+    }
+
+    #[test]
+    fn what_was_spread_is_picked_again() {
+        let source: Vec<u8> = (1..=240).collect();
+        for (bytes, stride) in [(4, 16), (8, 8), (16, 17), (3, 5), (24, 30), (240, 0), (1, 4)] {
+            let mut spread = vec![0; (240 / bytes - 1) * stride + bytes];
+            Piece::from(&source[..]).spread_to(&mut spread, (bytes, stride));
+            let mut back = vec![0; 240];
+            Piece::from(&spread[..]).pick_to(&mut back, (bytes, stride));
+            assert_eq!(back, source, "{bytes} {stride}");
+        }
+        Piece::from(&[][..]).pick_to(&mut [], (4, 8));
+    }
+
+    #[test]
+    #[should_panic(expected = "4 of 4 bytes, 5 apart")]
+    fn bytes_are_picked_no_further_than_there_are_some() {
+        Piece::from(&[7; 18][..]).pick_to(&mut [0; 16], (4, 5));
     }
 
     #[test]

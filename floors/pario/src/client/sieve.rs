@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use pario_net::buffers;
-use pario_sys::piece::read_exact_or_end_at;
+use pario_sys::piece::{Piece, read_exact_or_end_at};
 
 /// Bytes read at once: what the second level of a processor's cache holds.
 const STRETCH_BYTES_MAX: u64 = 256 << 10;
@@ -17,6 +17,10 @@ const STRETCH_BYTES_MAX: u64 = 256 << 10;
 const GAP_BYTES_MAX: u64 = 4 << 10;
 /// Pieces of this size are calls of their own, straight to where they are wanted.
 const PIECE_BYTES_MIN: u64 = 32 << 10;
+
+/// Pieces of fewer bytes, no further apart than this, cost more to look at than to copy.
+const FINE_BYTES_MAX: u64 = 256;
+const FINE_STRIDE_MAX: u64 = 1 << 10;
 
 /// A piece: where it lies in the object, and where it belongs in the caller's memory.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -31,6 +35,67 @@ impl Wanted {
     }
 }
 
+/// Pieces of equal length at equal distances in the object, which belong one behind the other in the caller's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct WantedRow {
+    /// Where the first lies in the object, and where it belongs.
+    pub(super) at: u64,
+    pub(super) place: usize,
+    /// Of each.
+    pub(super) bytes: usize,
+    /// From where one starts to where the next does.
+    pub(super) stride: u64,
+    /// At least one.
+    pub(super) count: usize,
+}
+
+impl WantedRow {
+    /// Where the last one ends in the object.
+    #[inline]
+    pub(super) fn end(&self) -> u64 {
+        self.at + (self.count as u64 - 1) * self.stride + self.bytes as u64
+    }
+
+    /// Where all of them belong.
+    #[inline]
+    pub(super) fn places(&self) -> Range<usize> {
+        self.place..self.place + self.bytes * self.count
+    }
+
+    /// One by one.
+    #[inline]
+    pub(super) fn pieces(self) -> impl Iterator<Item = Wanted> {
+        (0..self.count).map(move |number| {
+            let place = self.place + number * self.bytes;
+            Wanted { at: self.at + number as u64 * self.stride, place: place..place + self.bytes }
+        })
+    }
+
+    /// The first `count`, and the rest.
+    pub(super) fn split(self, count: usize) -> (WantedRow, Option<WantedRow>) {
+        let (head, left) = (count.min(self.count), self.count.saturating_sub(count));
+        let rest = WantedRow {
+            at: self.at + head as u64 * self.stride,
+            place: self.place + head * self.bytes,
+            count: left,
+            ..self
+        };
+        (WantedRow { count: head, ..self }, (0 < left).then_some(rest))
+    }
+
+    /// Several pieces that are worth being copied without a look at each.
+    #[inline]
+    pub(super) fn is_fine(&self) -> bool {
+        1 < self.count && (self.bytes as u64) < FINE_BYTES_MAX && self.stride < FINE_STRIDE_MAX
+    }
+}
+
+impl From<Wanted> for WantedRow {
+    fn from(piece: Wanted) -> WantedRow {
+        WantedRow { at: piece.at, place: piece.place.start, bytes: piece.place.len(), stride: 0, count: 1 }
+    }
+}
+
 /// What it took.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Cost {
@@ -42,17 +107,11 @@ pub(super) struct Cost {
 /// Fills `target` with pieces that ascend in the object.
 pub(super) fn read(
     object: BorrowedFd<'_>,
-    pieces: impl Iterator<Item = Wanted>,
+    rows: impl Iterator<Item = WantedRow>,
     target: &mut [u8],
 ) -> io::Result<Cost> {
-    let mut stretch = Stretch { pieces: Vec::new(), scratch: Vec::new(), cost: Cost::default() };
-    let result = pieces.into_iter().try_for_each(|piece| {
-        if stretch.ends_before(&piece) {
-            stretch.read(object, target)?;
-        }
-        stretch.add(piece);
-        Ok(())
-    });
+    let mut stretch = Stretch { rows: Vec::new(), scratch: Vec::new(), cost: Cost::default() };
+    let result = rows.into_iter().try_for_each(|row| stretch.take(row, object, target));
     let result = result.and_then(|()| stretch.read(object, target));
     buffers::give_back(std::mem::take(&mut stretch.scratch));
     result.map(|()| stretch.cost)
@@ -60,54 +119,81 @@ pub(super) fn read(
 
 /// Pieces that are read together.
 struct Stretch {
-    pieces: Vec<Wanted>,
+    /// Those with more than one piece are fine.
+    rows: Vec<WantedRow>,
     scratch: Vec<u8>,
     cost: Cost,
 }
 
 impl Stretch {
-    fn ends_before(&self, piece: &Wanted) -> bool {
-        let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else { return false };
-        let continues = piece.at == last.end() && piece.place.start == last.place.end;
-        let large = |piece: &Wanted| PIECE_BYTES_MIN <= piece.place.len() as u64;
+    /// Adds the pieces of a row, reading what does not fit together.
+    fn take(&mut self, row: WantedRow, object: BorrowedFd<'_>, target: &mut [u8]) -> io::Result<()> {
+        if row.count == 1 {
+            return self.take_one(&row, object, target);
+        }
+        if !row.is_fine() {
+            return row.pieces().try_for_each(|piece| self.take_one(&piece.into(), object, target));
+        }
+        let mut rest = Some(row);
+        while let Some(row) = rest {
+            if self.ends_before(&row.split(1).0) {
+                self.read(object, target)?;
+            }
+            let start = self.rows.first().map_or(row.at, |first| first.at);
+            let room = (start + STRETCH_BYTES_MAX).saturating_sub(row.at + row.bytes as u64);
+            let fit = usize::try_from(room / row.stride.max(1)).unwrap_or(usize::MAX).saturating_add(1);
+            let (here, left) = row.split(fit);
+            self.rows.push(here);
+            rest = left;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take_one(&mut self, piece: &WantedRow, object: BorrowedFd<'_>, target: &mut [u8]) -> io::Result<()> {
+        if self.ends_before(piece) {
+            self.read(object, target)?;
+        }
+        match self.rows.last_mut() {
+            Some(last) if is_continued(last, piece) => last.bytes += piece.bytes,
+            Some(_) | None => self.rows.push(*piece),
+        }
+        Ok(())
+    }
+
+    /// Whether a single piece does not belong to those that are there.
+    fn ends_before(&self, piece: &WantedRow) -> bool {
+        let (Some(first), Some(last)) = (self.rows.first(), self.rows.last()) else { return false };
+        let large = |row: &WantedRow| PIECE_BYTES_MIN <= row.bytes as u64;
         let near = (last.end()..=last.end() + GAP_BYTES_MAX).contains(&piece.at);
         let fits = piece.end().saturating_sub(first.at) <= STRETCH_BYTES_MAX;
-        let alone = self.pieces.len() == 1 && continues;
+        let alone = self.rows.len() == 1 && is_continued(last, piece);
         !alone && (large(last) || large(piece) || !near || !fits)
     }
 
-    fn add(&mut self, piece: Wanted) {
-        match self.pieces.last_mut() {
-            Some(last) if piece.at == last.end() && piece.place.start == last.place.end => {
-                last.place.end = piece.place.end;
-            }
-            Some(_) | None => self.pieces.push(piece),
-        }
-    }
-
     fn read(&mut self, object: BorrowedFd<'_>, target: &mut [u8]) -> io::Result<()> {
-        match self.pieces.as_slice() {
+        match self.rows.as_slice() {
             [] => return Ok(()),
-            [one] => {
-                let part = &mut target[one.place.clone()];
+            [one] if one.count == 1 => {
+                let part = &mut target[one.places()];
                 let count = read_exact_or_end_at(object, part, one.at)?;
                 part[count..].fill(0);
-                self.count(one.place.len());
+                self.count(one.bytes);
             }
-            [first, .., last] => {
-                let bytes = usize::try_from(last.end() - first.at).expect("a stretch is short");
+            [first, ..] => {
+                let (start, end) = (first.at, self.rows.last().map_or(0, WantedRow::end));
+                let bytes = usize::try_from(end - start).expect("a stretch is short");
                 if self.scratch.is_empty() {
                     self.scratch = buffers::take(usize::try_from(STRETCH_BYTES_MAX).expect("a small number"));
                 }
-                let start = first.at;
                 let all = &mut self.scratch[..bytes];
                 let count = read_exact_or_end_at(object, all, start)?;
                 all[count..].fill(0);
-                pick(all, start, &self.pieces, target);
+                pick(all, start, &self.rows, target);
                 self.count(bytes);
             }
         }
-        self.pieces.clear();
+        self.rows.clear();
         Ok(())
     }
 
@@ -117,12 +203,23 @@ impl Stretch {
     }
 }
 
+/// Whether a single piece follows a single one, in the object and in memory.
+#[inline]
+fn is_continued(last: &WantedRow, piece: &WantedRow) -> bool {
+    last.count == 1 && piece.at == last.end() && piece.place == last.places().end
+}
+
 /// Copies pieces out of what was read from `start` on.
-fn pick(read: &[u8], start: u64, pieces: &[Wanted], target: &mut [u8]) {
-    for piece in pieces {
-        let at = usize::try_from(piece.at - start).expect("a stretch is short");
-        let bytes = piece.place.len();
-        target[piece.place.clone()].copy_from_slice(&read[at..at + bytes]);
+fn pick(read: &[u8], start: u64, rows: &[WantedRow], target: &mut [u8]) {
+    for row in rows {
+        let at = usize::try_from(row.at - start).expect("a stretch is short");
+        let target = &mut target[row.places()];
+        if row.count == 1 {
+            target.copy_from_slice(&read[at..at + row.bytes]);
+        } else {
+            let stride = usize::try_from(row.stride).expect("a stretch is short");
+            Piece::from(&read[at..]).pick_to(target, (row.bytes, stride));
+        }
     }
 }
 
@@ -152,7 +249,7 @@ mod tests {
             right.extend((*at..at + bytes).map(|at| if at < OBJECT_BYTES { byte(at) } else { 0 }));
         }
         let mut target = vec![9; right.len()];
-        let cost = read(file.as_fd(), wanted.into_iter(), &mut target).unwrap();
+        let cost = read(file.as_fd(), wanted.into_iter().map(WantedRow::from), &mut target).unwrap();
         assert!(target == right, "the bytes of {} pieces", pieces.len());
         assert_eq!(cost, expected);
     }
@@ -191,6 +288,46 @@ mod tests {
         let step = 2048;
         let per_call = usize::try_from(STRETCH_BYTES_MAX).unwrap() / step;
         check(&strided(4 * per_call, 1000, step), cost(4, 4 * ((per_call - 1) * step + 1000)));
+    }
+
+    #[test]
+    fn a_row_is_read_as_its_pieces_are() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&(0..OBJECT_BYTES).map(byte).collect::<Vec<u8>>()).unwrap();
+        for (at, bytes, stride, count) in [
+            (0, 4, 16, 60_000),
+            (7, 8, 9, 70_000),
+            (3, 16, 1023, 900),
+            (1, 100, 101, 9000),
+            (5, 300, 400, 2000),
+            (9, 4, 5000, 100),
+            (OBJECT_BYTES as u64 - 1000, 4, 12, 300),
+            (40, 12, 0, 1),
+        ] {
+            // Something before and behind it.
+            let row = WantedRow { at: at + 3000, place: 5, bytes, stride, count };
+            let before = WantedRow { at, place: 0, bytes: 5, stride: 0, count: 1 };
+            let behind =
+                WantedRow { at: row.end() + 2, place: row.places().end, bytes: 50, stride: 0, count: 1 };
+            let all = [before, row, behind];
+            let mut by_rows = vec![1; behind.places().end];
+            let cost = read(file.as_fd(), all.into_iter(), &mut by_rows).unwrap();
+            let mut by_pieces = vec![2; by_rows.len()];
+            let pieces = all.into_iter().flat_map(WantedRow::pieces).map(WantedRow::from);
+            assert_eq!(read(file.as_fd(), pieces, &mut by_pieces).unwrap(), cost, "{row:?}");
+            assert!(by_rows == by_pieces, "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_is_split_into_rows() {
+        let row = WantedRow { at: 100, place: 10, bytes: 4, stride: 16, count: 5 };
+        let (head, rest) = row.split(2);
+        let rest = rest.unwrap();
+        assert_eq!((head.count, head.end(), head.places()), (2, 120, 10..18));
+        assert_eq!((rest.at, rest.place, rest.count, rest.end()), (132, 18, 3, row.end()));
+        assert_eq!(row.split(5), (row, None));
+        assert_eq!(row.split(9), (row, None));
     }
 
     #[test]

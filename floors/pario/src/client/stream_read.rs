@@ -12,14 +12,14 @@ use std::sync::{Arc, PoisonError};
 use pario_core::{Fault, ServerIndex};
 use pario_net::message::{Phase, Request, Stream, Want};
 use pario_net::outbox::Concern;
-use pario_view::Direction;
+use pario_view::{Direction, ServerRow};
 
 use super::lease::Access;
 use super::loans::{Loan, Wish};
 use super::locks::Guarded;
 use super::mount::Started;
 use super::open_file::OpenFile;
-use super::sieve::{self, Cost, Wanted};
+use super::sieve::{self, Cost, WantedRow};
 use super::stream_write::Place;
 
 /// Pieces of this size are reads of their own.
@@ -161,7 +161,7 @@ impl StreamRead<'_> {
                 counters.direct_read_bytes.fetch_add(concern.bytes, Ordering::Relaxed);
             }
             Loan::Absent | Loan::Refused => {
-                self.wanted(concern.server).for_each(|piece| target[piece.place].fill(0));
+                self.wanted(concern.server).for_each(|row| target[row.places()].fill(0));
             }
         }
         Ok(())
@@ -228,13 +228,14 @@ impl StreamRead<'_> {
     }
 
     /// The pieces that lie on a server.
-    fn wanted(&self, server: ServerIndex) -> impl Iterator<Item = Wanted> {
+    fn wanted(&self, server: ServerIndex) -> impl Iterator<Item = WantedRow> {
         let start = self.place.stream.start;
-        let parts = self.place.view.view().on_server(&self.file.layout, server, self.place.stream.clone());
-        parts.map(move |part| {
-            let at = usize::try_from(part.stream_offset - start).expect("inside the caller's memory");
-            let bytes = usize::try_from(part.bytes).expect("inside the caller's memory");
-            Wanted { at: part.local.0, place: at..at + bytes }
+        let rows =
+            self.place.view.view().rows_on_server(&self.file.layout, server, self.place.stream.clone());
+        rows.map(move |ServerRow { first, stride, count }| {
+            let [place, bytes, count] = [first.stream_offset - start, first.bytes, count]
+                .map(|number| usize::try_from(number).expect("inside the caller's memory"));
+            WantedRow { at: first.local.0, place, bytes, stride, count }
         })
     }
 

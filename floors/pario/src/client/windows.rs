@@ -18,7 +18,7 @@ use pario_core::Nanos;
 use pario_sys::FileMap;
 use pario_sys::file_map::{FileIdentity, has_name, is_in_memory};
 
-use super::sieve::Wanted;
+use super::sieve::{Wanted, WantedRow};
 
 /// Where nobody tells what is in memory, a mapping is made present in steps of this size.
 const STEP_BYTES: u64 = 1 << 20;
@@ -71,20 +71,32 @@ impl Window {
     }
 
     /// Fills `target` with pieces of ranges that are ready and ascend; zeros behind the end.
-    pub(super) fn read(&self, pieces: impl Iterator<Item = Wanted>, target: &mut [u8]) {
+    pub(super) fn read(&self, rows: impl Iterator<Item = WantedRow>, target: &mut [u8]) {
         let mut soon = Soon::default();
-        for piece in pieces {
-            let mut rest = piece;
-            while let Some(step) = take_step(&mut rest) {
-                self.ask_for(&mut soon, &step);
-                soon.push(step);
-                while let Some(due) = soon.pop_due() {
-                    self.copy(due.at, &mut target[due.place]);
+        for row in rows {
+            match &self.map {
+                _ if row.count == 1 => {
+                    let piece = Wanted { at: row.at, place: row.places() };
+                    self.read_one(&mut soon, piece, target);
                 }
+                Some(map) if row.is_fine() && row.end() <= self.len() => pick(map, row, target),
+                Some(_) | None => row.pieces().for_each(|piece| self.read_one(&mut soon, piece, target)),
             }
         }
         while let Some(due) = soon.pop() {
             self.copy(due.at, &mut target[due.place]);
+        }
+    }
+
+    #[inline]
+    fn read_one(&self, soon: &mut Soon, piece: Wanted, target: &mut [u8]) {
+        let mut rest = piece;
+        while let Some(step) = take_step(&mut rest) {
+            self.ask_for(soon, &step);
+            soon.push(step);
+            while let Some(due) = soon.pop_due() {
+                self.copy(due.at, &mut target[due.place]);
+            }
         }
     }
 
@@ -108,6 +120,22 @@ impl Window {
             map.copy_to(usize::try_from(at).expect("inside a mapping"), head);
         }
         tail.fill(0);
+    }
+}
+
+/// Copies the pieces of a row, which lie inside the mapping; what comes next is asked for before.
+fn pick(map: &FileMap, row: WantedRow, target: &mut [u8]) {
+    let (end, stride) = (row.end(), usize::try_from(row.stride).expect("a short way"));
+    let place = |at: u64| usize::try_from(at).expect("inside a mapping");
+    let at_once = (AHEAD_BYTES / stride.max(1)).max(1);
+    let mut rest = Some(row);
+    while let Some(row) = rest {
+        let (here, left) = row.split(at_once);
+        let behind = here.end();
+        map.fetch(place(behind), place((behind + AHEAD_BYTES as u64).min(end) - behind));
+        let part = map.part(place(here.at), place(here.end() - here.at));
+        part.pick_to(&mut target[here.places()], (here.bytes, stride));
+        rest = left;
     }
 }
 
@@ -300,7 +328,7 @@ mod tests {
         assert!(Arc::ptr_eq(&first, &again));
         let mut back = [0; 8];
         assert!(again.is_ready(&object, &(4996..5004)).unwrap());
-        again.read(std::iter::once(Wanted { at: 4996, place: 0..8 }), &mut back);
+        again.read(std::iter::once(Wanted { at: 4996, place: 0..8 }.into()), &mut back);
         assert_eq!(back, [7, 7, 7, 7, 0, 0, 0, 0]);
         // Longer: what is new must be seen. Shorter: what is gone must not be touched.
         let file = std::fs::File::from(object.try_clone().unwrap());
@@ -309,6 +337,22 @@ mod tests {
         assert_eq!(longer.len(), 9000);
         file.set_len(100).unwrap();
         assert_eq!(windows.open(&object, 9000, at(1)).unwrap().len(), 100);
+    }
+
+    #[test]
+    fn a_row_is_read_as_its_pieces_are() {
+        let bytes: Vec<u8> = (0..100_000u32).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+        let window = Window::of(&object(&bytes)).unwrap();
+        for (at, bytes, stride, count) in
+            [(0, 4, 16, 6250), (3, 8, 8, 5000), (50, 1, 900, 100), (9, 24, 40, 2000), (99_000, 4, 10, 500)]
+        {
+            let row = WantedRow { at, place: 3, bytes, stride, count };
+            let mut by_row = vec![1; row.places().end];
+            window.read(std::iter::once(row), &mut by_row);
+            let mut by_pieces = vec![1; row.places().end];
+            window.read(row.pieces().map(WantedRow::from), &mut by_pieces);
+            assert!(by_row == by_pieces, "{row:?}");
+        }
     }
 
     /// Small and large, near and far apart, many more than are asked for ahead, and behind the end.
@@ -325,7 +369,7 @@ mod tests {
                 (at, place) = (at + *length as u64 + gap, place + length);
             }
             let mut back = vec![0xEE; place];
-            window.read(pieces.iter().cloned(), &mut back);
+            window.read(pieces.iter().cloned().map(WantedRow::from), &mut back);
             for piece in pieces {
                 let from = usize::try_from(piece.at).unwrap().min(bytes.len());
                 let to = (from + piece.place.len()).min(bytes.len());
