@@ -1,89 +1,122 @@
 //! A set of bytes of one block, as sorted ranges that neither overlap nor touch: what a cache knows, or has not written down.
 //!
-//! Never: allocates by anything but the number of ranges. Always: sorted, apart from each other.
+//! Few ranges are a tree of them; very many, as pieces of a few bytes leave, are a bit for each byte.
+//!
+//! Never: takes more memory than an eighth of the block, but for a few ranges. Always: sorted, apart from each other.
+
+mod bits;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use self::bits::Bits;
+
 /// Byte positions within a block.
 pub type Span = Range<usize>;
 
+/// More ranges than this are kept as bits: a tree of them would be larger, and slower to grow.
+const FEW_MAX: usize = 256;
+
 /// See the module.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Ranges {
-    /// Ends by starts: a block may hold very many pieces, that come in any order.
+#[derive(Clone, Debug)]
+pub struct Ranges(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Few(Tree),
+    Many(Bits),
+}
+
+/// Ends by starts: pieces come in any order.
+#[derive(Clone, Debug, Default)]
+struct Tree {
     spans: BTreeMap<usize, usize>,
     bytes: usize,
 }
+
+impl Default for Ranges {
+    fn default() -> Ranges {
+        Ranges(Form::Few(Tree::default()))
+    }
+}
+
+impl PartialEq for Ranges {
+    fn eq(&self, other: &Ranges) -> bool {
+        self.total_bytes() == other.total_bytes() && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Ranges {}
 
 impl Ranges {
     /// Whether no byte is in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.total_bytes() == 0
     }
 
     /// Takes everything out.
     pub fn clear(&mut self) {
-        self.spans.clear();
-        self.bytes = 0;
+        *self = Ranges::default();
     }
 
     /// The ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Span> + '_ {
-        self.spans.iter().map(|(start, end)| *start..*end)
+        self.from(0)
     }
 
     /// Bytes in it.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
-        self.bytes
+        match &self.0 {
+            Form::Few(tree) => tree.bytes,
+            Form::Many(bits) => bits.count(),
+        }
     }
 
     /// Adds the bytes of `span`, joining what it touches.
+    #[inline]
     pub fn insert(&mut self, span: Span) {
-        if span.is_empty() {
-            return;
+        match &mut self.0 {
+            _ if span.is_empty() => {}
+            Form::Few(tree) => {
+                tree.insert(span);
+                if FEW_MAX < tree.spans.len() {
+                    self.become_bits();
+                }
+            }
+            Form::Many(bits) => bits.set(span),
         }
-        let mut joined = span;
-        while let Some((start, end)) = self.last_before(joined.end).filter(|(_, end)| joined.start <= *end) {
-            self.spans.remove(&start);
-            self.bytes -= end - start;
-            joined = joined.start.min(start)..joined.end.max(end);
-        }
-        self.bytes += joined.len();
-        self.spans.insert(joined.start, joined.end);
     }
 
     /// Takes out everything from `start` on.
     pub fn cut(&mut self, start: usize) {
-        let beyond = self.spans.split_off(&start);
-        self.bytes -= beyond.iter().map(|(from, to)| to - from).sum::<usize>();
-        if let Some(mut last) = self.spans.last_entry()
-            && start < *last.get()
-        {
-            self.bytes -= *last.get() - start;
-            last.insert(start);
+        match &mut self.0 {
+            Form::Few(tree) => tree.cut(start),
+            Form::Many(bits) => bits.cut(start),
         }
     }
 
     /// Whether all of `span` is in it.
     #[must_use]
     pub fn covers(&self, span: &Span) -> bool {
-        span.is_empty() || self.last_before(span.start).is_some_and(|(_, end)| span.end <= end)
+        match &self.0 {
+            _ if span.is_empty() => true,
+            Form::Few(tree) => tree.last_before(span.start).is_some_and(|(_, end)| span.end <= end),
+            Form::Many(bits) => bits.covers(span.clone()),
+        }
     }
 
     /// The parts of `within` that are not in the set.
     #[must_use]
     pub fn gaps(&self, within: Span) -> Vec<Span> {
         let mut gaps = Vec::new();
-        let first = self.last_before(within.start).map_or(within.start, |(start, _)| start);
         let mut at = within.start;
-        for (start, end) in self.spans.range(first..within.end.max(first)) {
-            if at < *start {
-                gaps.push(at..*start);
+        for span in self.from(within.start).take_while(|span| span.start < within.end) {
+            if at < span.start {
+                gaps.push(at..span.start);
             }
-            at = at.max(*end);
+            at = at.max(span.end);
         }
         if at < within.end {
             gaps.push(at..within.end);
@@ -99,6 +132,53 @@ impl Ranges {
             wide.insert(span.start / unit * unit..span.end.next_multiple_of(unit));
         }
         wide
+    }
+
+    /// The ranges from a place on, in order; of one that the place lies in, all or what is left.
+    fn from(&self, place: usize) -> impl Iterator<Item = Span> + '_ {
+        let (few, many) = match &self.0 {
+            Form::Few(tree) => (Some(tree.from(place)), None),
+            Form::Many(bits) => {
+                let after = |span: &Span| bits.next_from(span.end);
+                (None, Some(std::iter::successors(bits.next_from(place), after)))
+            }
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten())
+    }
+
+    fn become_bits(&mut self) {
+        let mut bits = Bits::default();
+        self.iter().for_each(|span| bits.set(span));
+        self.0 = Form::Many(bits);
+    }
+}
+
+impl Tree {
+    fn insert(&mut self, span: Span) {
+        let mut joined = span;
+        while let Some((start, end)) = self.last_before(joined.end).filter(|(_, end)| joined.start <= *end) {
+            self.spans.remove(&start);
+            self.bytes -= end - start;
+            joined = joined.start.min(start)..joined.end.max(end);
+        }
+        self.bytes += joined.len();
+        self.spans.insert(joined.start, joined.end);
+    }
+
+    fn cut(&mut self, start: usize) {
+        let beyond = self.spans.split_off(&start);
+        self.bytes -= beyond.iter().map(|(from, to)| to - from).sum::<usize>();
+        if let Some(mut last) = self.spans.last_entry()
+            && start < *last.get()
+        {
+            self.bytes -= *last.get() - start;
+            last.insert(start);
+        }
+    }
+
+    fn from(&self, place: usize) -> impl Iterator<Item = Span> + '_ {
+        let first = self.last_before(place).filter(|(_, end)| place < *end).map_or(place, |(start, _)| start);
+        self.spans.range(first..).map(|(start, end)| *start..*end)
     }
 
     /// The last range that starts at or before a place.
@@ -127,9 +207,12 @@ mod tests {
         #[test]
         fn behaves_like_a_bit_per_byte(
             steps in prop::collection::vec((0..SPACE, 0..20usize, prop::bool::weighted(0.15)), 1..30),
-            at in 0..SPACE, bytes in 0..SPACE,
+            at in 0..SPACE, bytes in 0..SPACE, are_bits in prop::bool::ANY,
         ) {
             let (mut ranges, mut expected) = (Ranges::default(), [false; SPACE]);
+            if are_bits {
+                ranges.become_bits();
+            }
             for (start, bytes, cut) in steps {
                 if cut {
                     ranges.cut(start);
@@ -159,5 +242,25 @@ mod tests {
                 prop_assert!(wide[unit * 8..unit * 8 + 8].iter().all(|bit| *bit == any));
             }
         }
+    }
+
+    #[test]
+    fn very_many_ranges_are_kept_as_bits_and_are_the_same() {
+        let mut ranges = Ranges::default();
+        for number in 0..2 * FEW_MAX {
+            assert_eq!(matches!(ranges.0, Form::Many(_)), FEW_MAX < number, "{number}");
+            ranges.insert(number * 10 + 3..number * 10 + 7);
+        }
+        assert!(ranges.iter().enumerate().all(|(number, span)| span == (number * 10 + 3..number * 10 + 7)));
+        assert_eq!((ranges.iter().count(), ranges.total_bytes()), (2 * FEW_MAX, 8 * FEW_MAX));
+        let again = ranges.clone();
+        assert_eq!(again, ranges);
+        ranges.insert(0..20 * FEW_MAX);
+        assert_ne!(again, ranges);
+        let mut few = Ranges::default();
+        few.insert(0..20 * FEW_MAX);
+        assert_eq!(few, ranges, "whatever they are kept as");
+        ranges.clear();
+        assert!(ranges.is_empty() && matches!(ranges.0, Form::Few(_)));
     }
 }

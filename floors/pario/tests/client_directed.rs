@@ -107,6 +107,32 @@ fn what_one_rank_wrote_another_reads() {
     }
 }
 
+/// Thousands of pieces of a few bytes in a block, with holes for bytes that were there before and lie across the ends of blocks.
+#[test]
+fn tiny_pieces_leave_what_lies_between_them() {
+    for (bytes, of) in [(4, 3), (7, 4), (40, 5)] {
+        let partition = Partition::embed(&small(2, 16 << 10)).unwrap();
+        let before = pattern(200_000, 3);
+        partition.create("f").unwrap().write_at(0, &before).unwrap();
+        let mut expected = before.clone();
+        let after = pattern(200_000, 4);
+        for (number, piece) in after.chunks(bytes).enumerate().filter(|(number, _)| number % of < 2) {
+            expected[number * bytes..number * bytes + piece.len()].copy_from_slice(piece);
+        }
+        run(&partition, &[0, 1], |group, client| {
+            let file = open(client, group, "f", &hints());
+            interleave(&file, group.rank(), of, bytes);
+            let mine = own_part(&after, group.rank(), of, bytes);
+            file.write_at_all(0, &mine).unwrap();
+            let mut back = vec![0; mine.len()];
+            assert_eq!(file.read_at_all(0, &mut back).unwrap(), mine.len());
+            assert_eq!(difference(&mine, &back), None);
+            file.close().unwrap();
+        });
+        verify(&partition, "f", &expected);
+    }
+}
+
 /// Whatever writes and reads a part of the file.
 enum Hand {
     Group(GroupFile),

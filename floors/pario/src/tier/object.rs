@@ -15,6 +15,7 @@ use pario_core::{Code, Fault, Generation, InodeId, Layout, LocalOffset, ServerIn
 use pario_net::message::{Phase, Want};
 use pario_server::store::cache::{Key, SharedBlock};
 use pario_sys::Piece;
+use pario_sys::file_map::Scattered;
 
 use super::flush::{RUN_BLOCKS_MAX, plan, together};
 use super::lock;
@@ -126,6 +127,44 @@ impl TierObject {
             }
         }
         Ok(())
+    }
+
+    /// The same to places that ascend: what lies in one block at once.
+    pub(super) fn write_scattered(&self, pieces: &[Scattered<'_>]) -> Result<(), Fault> {
+        let block_of = |piece: &Scattered<'_>| {
+            let (first, end) = (piece.at / self.block_bytes, piece.at + piece.bytes.len() as u64);
+            (end <= (first + 1) * self.block_bytes).then_some(first)
+        };
+        let is_together = |one: &Scattered<'_>, next: &Scattered<'_>| {
+            block_of(one).is_some() && block_of(one) == block_of(next)
+        };
+        for some in pieces.chunk_by(is_together) {
+            match some {
+                [] => {}
+                [one] => self.write(LocalOffset(one.at), &[Piece::from(one.bytes)])?,
+                [first, .., last] => {
+                    self.shared.make_room(self.block_bytes);
+                    let _using = self.cover();
+                    let (key, start) = self.block_at(first.at);
+                    let end = self.file_offset(last.at)? + last.bytes.len() as u64;
+                    let block = self.pin(key);
+                    let mut block = lock(&block);
+                    for piece in some {
+                        let within = usize::try_from(piece.at - start).expect("within a block");
+                        block.overwrite(within..within + piece.bytes.len()).copy_from_slice(piece.bytes);
+                    }
+                    self.shared.set_dirty(key);
+                    self.written_end.fetch_max(end, Ordering::AcqRel);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The block that a place lies in, and where it starts.
+    fn block_at(&self, at: u64) -> (Key, u64) {
+        let index = at / self.block_bytes;
+        (Key { inode: self.inode, index }, index * self.block_bytes)
     }
 
     fn write_block(&self, at: u64, part: Piece<'_>) -> Result<(), Fault> {

@@ -11,6 +11,7 @@ use pario_core::{Code, Fault, Generation, InodeId, Layout, LocalOffset, ObjectId
 use pario_server::Taking;
 use pario_server::store::{LendAccess, Lent, Store, StoreError, StoreStats};
 use pario_sys::Piece;
+use pario_sys::file_map::Scattered;
 use pario_sys::process::fork_generation;
 
 use super::lock;
@@ -189,6 +190,10 @@ impl Drop for UpstreamStore {
 impl Store for UpstreamStore {
     fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
         self.find(object)?.write(at, pieces).map_err(StoreError::Below)
+    }
+
+    fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
+        self.find(object)?.write_scattered(pieces).map_err(StoreError::Below)
     }
 
     fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError> {
