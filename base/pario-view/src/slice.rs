@@ -44,7 +44,7 @@ pub struct ServerPart {
 pub struct ServerRow {
     /// The first.
     pub first: ServerPart,
-    /// From where one starts to where the next does; 0 for a single one.
+    /// From where one starts to where the next does; means nothing for a single one.
     pub stride: u64,
     /// How many; at least one.
     pub count: u64,

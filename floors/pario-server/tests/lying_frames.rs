@@ -235,6 +235,24 @@ fn refused(world: &World, hello: &Hello, secret: &Secret) -> pario_core::Fault {
 }
 
 #[test]
+fn bytes_beyond_every_file_are_refused() {
+    let world = World::new();
+    let mut honest = Honest::new(&world, HONEST_INODE);
+    let connection = world.connect();
+    for at in [u64::MAX, u64::MAX - 1, u64::MAX - 100, 1 << 63] {
+        for request in [
+            Request::Write { object: object(2), at: LocalOffset(at) },
+            Request::WriteAtOnce { object: object(2), at: LocalOffset(at) },
+        ] {
+            let ticket = connection.start(&request, &[b"abcd"], &[]).unwrap();
+            let fault = connection.wait(ticket, None).unwrap_err();
+            assert_eq!(fault.code, Code::TooLarge, "{at}: {fault}");
+        }
+    }
+    honest.check();
+}
+
+#[test]
 fn strangers_are_refused_and_told_why() {
     let world = World::new();
     let mut honest = Honest::new(&world, HONEST_INODE);

@@ -30,6 +30,7 @@ pub fn all(make: Make<'_>) {
     overwriting_keeps_the_rest(&*make());
     pieces_follow_one_another(&*make());
     scattered_pieces_leave_what_lies_between(&*make());
+    cutting_beside_scattered_pieces(&*make());
     far_offsets(&*make());
     truncation(&*make());
     truncation_repeated(&*make());
@@ -149,6 +150,30 @@ fn scattered_pieces_leave_what_lies_between(store: &dyn Store) {
     let other = id(2, 0);
     store.write_scattered(other, &pieces[..100]).expect("scattering");
     assert_eq!(store.length(other).expect("length"), Some(100 + 99 * 7 + 3));
+}
+
+/// Stores may write through a mapping, and who touches one behind the object's end is killed.
+fn cutting_beside_scattered_pieces(store: &dyn Store) {
+    let object = id(1, 1);
+    let pieces: Vec<Scattered<'_>> =
+        (0..20_000).map(|number| Scattered { at: number * 16, bytes: b"abcd" }).collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                store.truncate(object.inode, Generation(1), Generation(1), 0).expect("cutting");
+                store.truncate(object.inode, Generation(0), Generation(1), 0).expect("cutting");
+            }
+        });
+        for _ in 0..30 {
+            store.write_scattered(object, &pieces).expect("scattering");
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    store.write_scattered(object, &pieces).expect("scattering");
+    let found = contents(store, object).expect("there");
+    assert_eq!(found.len(), 19_999 * 16 + 4);
+    assert!(found.chunks(16).all(|piece| piece[..4] == *b"abcd"));
 }
 
 fn far_offsets(store: &dyn Store) {

@@ -147,6 +147,8 @@ impl ObjectDirectory {
             }
         }
         let Some(open) = self.open_in(&mut shard, to, Want::ExistingForWriting)? else { return Ok(()) };
+        // Whoever writes through a mapping would be killed if the object ended before it.
+        let Some(_alone) = open.gate.alone() else { return Ok(()) };
         cut(&*open.plain, bytes).map_err(|e| self.error(e, Doing::Truncating, to))
     }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Bound;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
@@ -39,6 +40,8 @@ struct MemoryObject {
     fd: OwnedFd,
     count: Mutex<Count>,
     gate: Gate,
+    /// Somebody was lent it for writing, and may cut it at any time.
+    is_lent: AtomicBool,
 }
 
 #[derive(Clone, Copy)]
@@ -102,9 +105,27 @@ impl MemoryStore {
         result
     }
 
-    /// The same to places that ascend: by a mapping where they are many and there is room for all that lies between them, else one by one.
+    /// From now on nobody writes through a mapping of the object, which is made if it is missing.
+    fn no_longer_mapped(&self, object: ObjectId) -> Result<(), StoreError> {
+        loop {
+            let found = self.find_or_make(object)?;
+            if found.is_lent.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if let Some(_alone) = found.gate.alone() {
+                found.is_lent.store(true, Ordering::Release);
+                return Ok(());
+            }
+            // Closed, and about to leave the map.
+            std::thread::yield_now();
+        }
+    }
+
+    /// The same to places that ascend: by a mapping where they are many and there is room for all pages between them, else one by one.
     fn scatter_within_capacity(&self, target: &MemoryObject, pieces: &[Scattered<'_>]) -> io::Result<()> {
         if are_many(pieces)
+            && have_all_pages(pieces)
+            && !target.is_lent.load(Ordering::Acquire)
             && let (Some(first), Some(last)) = (pieces.first(), pieces.last())
             && let bytes = last.at.saturating_sub(first.at).saturating_add(last.bytes.len() as u64)
             && let Ok(promised) = self.room.promise(target, first.at, bytes, || self.all_objects())
@@ -146,9 +167,18 @@ impl MemoryStore {
     }
 }
 
+/// Whether no page between the first and the last piece is without one: a mapping needs memory for all.
+fn have_all_pages(pieces: &[Scattered<'_>]) -> bool {
+    let page = rustix::param::page_size() as u64;
+    let gap = |pair: &[Scattered<'_>]| {
+        pair[1].at.saturating_sub(pair[0].at.saturating_add(pair[0].bytes.len() as u64))
+    };
+    pieces.windows(2).all(|pair| gap(pair) < page)
+}
+
 impl MemoryObject {
     fn new(fd: OwnedFd) -> MemoryObject {
-        MemoryObject { fd, count: Mutex::default(), gate: Gate::default() }
+        MemoryObject { fd, count: Mutex::default(), gate: Gate::default(), is_lent: AtomicBool::new(false) }
     }
 }
 
@@ -205,6 +235,7 @@ impl Store for MemoryStore {
             let moved = self.take_out(from, |objects, old| {
                 if let std::collections::btree_map::Entry::Vacant(place) = objects.entry(to) {
                     let new = place.insert(Arc::new(MemoryObject::new(old.fd.try_clone()?)));
+                    new.is_lent.store(old.is_lent.load(Ordering::Acquire), Ordering::Release);
                     self.room.hand_over(&old, new);
                 } else {
                     self.room.forget(&old);
@@ -214,6 +245,8 @@ impl Store for MemoryStore {
             moved.map_err(|e| memory_error(e, Doing::Truncating, from))?;
         }
         let Some(target) = lock(&self.objects).get(&to).map(Arc::clone) else { return Ok(()) };
+        // Whoever writes through a mapping would be killed if the object ended before it.
+        let Some(_alone) = target.gate.alone() else { return Ok(()) };
         self.cut(&target, bytes).map_err(|e| memory_error(e, Doing::Truncating, to))
     }
 
@@ -244,6 +277,9 @@ impl Store for MemoryStore {
             LendAccess::Read => (OnMissing::Leave, OFlags::RDONLY),
             LendAccess::Write => (OnMissing::Make, OFlags::RDWR),
         };
+        if access == LendAccess::Write {
+            self.no_longer_mapped(object)?;
+        }
         let lent = self.with(object, on_missing, |found| {
             // Opened anew, so that the borrower has flags of its own and cannot write what it borrowed to read.
             let path = format!("/proc/self/fd/{}", found.fd.as_raw_fd());
@@ -316,6 +352,10 @@ mod tests {
         assert_eq!(store.read(OBJECT, LocalOffset(65_500), &mut bytes).unwrap(), 24);
         assert_eq!(&bytes[..24], b"\0\0\0\0abcd\0\0\0\0\0\0\0\0\0\0\0\0abcd");
         store.write_scattered(OBJECT, &pieces[..4000]).expect("over pages that are there");
+        let far = MemoryStore::new(16 * 4096);
+        let apart = [&pieces[..600], &[Scattered { at: 60_000, bytes: b"abcd" }]].concat();
+        far.write_scattered(OBJECT, &apart).unwrap();
+        assert_eq!(free(&far), 12 * 4096, "pages without a piece are not taken");
         let beyond: Vec<Scattered<'_>> =
             (0..4096).map(|number| Scattered { at: 60_000 + number * 16, bytes: b"efgh" }).collect();
         let error = store.write_scattered(OBJECT, &beyond).unwrap_err();

@@ -3,7 +3,7 @@
 //! Always: a panic of one holder stops the others too, since what it guarded may be half changed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::store::StoreStats;
 
@@ -27,6 +27,12 @@ impl Gate {
     /// The same without waiting: `None` also while somebody waits to close it.
     pub(crate) fn try_enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.try_read().ok()?;
+        (!*closed).then_some(closed)
+    }
+
+    /// Waits for the operations under way, and lets none in for as long as the guard is kept; `None` if the object is gone.
+    pub(crate) fn alone(&self) -> Option<RwLockWriteGuard<'_, bool>> {
+        let closed = self.closed.write().expect("a closer panicked");
         (!*closed).then_some(closed)
     }
 

@@ -204,6 +204,7 @@ impl Service {
 
     fn write(&mut self, id: LinkId, number: u64, write: ByValue) -> Result<(), Fault> {
         self.fences.check(write.object)?;
+        write.check()?;
         let done = self.answer_done(id, number);
         if self.is_placed(write.object.inode) {
             return self.write_placed(id, (write, AtOnce::No), done);
@@ -232,6 +233,7 @@ impl Service {
             return self.write(id, number, write);
         }
         self.fences.check(write.object)?;
+        write.check()?;
         let done = self.answer_done(id, number);
         self.write_placed(id, (write, AtOnce::Yes), done)
     }

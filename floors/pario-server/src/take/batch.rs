@@ -284,7 +284,7 @@ impl<'a> Batch<'a> {
             && wanted.start <= local
             && end <= wanted.end
         {
-            #[expect(clippy::cast_possible_truncation, reason = "data of at most 8 MiB")]
+            #[expect(clippy::cast_possible_truncation, reason = "a ring is at most a gibibyte")]
             let first = Cut { local, data_at: data_at as u32, bytes };
             return self.add_row(Row { first, count, stride });
         }
@@ -304,7 +304,10 @@ impl<'a> Batch<'a> {
         let (mut local, mut data_at, mut bytes) = (local, data_at, bytes);
         while 0 < bytes {
             let part = u32::try_from(bytes).unwrap_or(1 << 31);
-            #[expect(clippy::cast_possible_truncation, reason = "data of at most 8 MiB; intents have none")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "a ring is at most a gibibyte; intents have no data"
+            )]
             self.add_row(Row::one(Cut { local, data_at: data_at as u32, bytes: part }));
             (local, data_at, bytes) =
                 (local + u64::from(part), data_at + u64::from(part), bytes - u64::from(part));

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use pario_core::limits::FILE_BYTES_MAX;
 use pario_core::{Clock, Code, Fault, InodeId, Layout, LocalOffset, Nanos, ObjectId, ServerIndex, SessionId};
 use pario_net::buffers;
 use pario_net::outbox::{CursorPage, OutboxReader, Sleep};
@@ -55,6 +56,8 @@ const NAP_SHORT: Duration = Duration::from_millis(50);
 const NAP_LONG: Duration = Duration::from_secs(1);
 /// How soon a direct write that holds up an older record is looked at again.
 const DIRECT_LOOK_NS: u64 = 500_000;
+/// Memory for more rows than this, 12 MiB, is not kept from round to round.
+const ROOM_ROWS_MAX: usize = 1 << 19;
 /// Naps without finding anything before they become long.
 const NAPS_SHORT: u32 = 20;
 
@@ -93,6 +96,17 @@ pub(crate) struct ByValue {
 }
 
 impl ByValue {
+    /// Fails if it goes beyond every file.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        let Target::Bytes(at) = self.to else { return Ok(()) };
+        match at.0.checked_add(self.data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX) {
+            Some(_) => Ok(()),
+            None => {
+                Err(Fault::new(Code::TooLarge, format!("byte {} of an object is beyond every file", at.0)))
+            }
+        }
+    }
+
     /// From its first to its last byte in the object of a server.
     fn bytes(&self, index: ServerIndex) -> Range<u64> {
         let (view, layout, stream) = match &self.to {
@@ -307,9 +321,6 @@ impl Worker {
                 return;
             }
             idle_naps = if found { 0 } else { idle_naps + 1 };
-            if NAPS_SHORT <= idle_naps {
-                self.room = Vec::new();
-            }
             self.sleep(idle_naps);
         }
     }
@@ -411,7 +422,8 @@ impl Worker {
         let ended = if found { self.watch.look(self.clock.now()) } else { None };
         self.watch.note(began, ended);
         let by_place = self.count(&batch);
-        self.room = batch.into_room();
+        self.room =
+            Some(batch.into_room()).filter(|room| room.capacity() <= ROOM_ROWS_MAX).unwrap_or_default();
         if found {
             reach(Point::DrainRound);
         }
@@ -553,6 +565,9 @@ impl Worker {
                 (None, false, true) => Some(NAP_SHORT),
                 (None, false, false) => Some(NAP_LONG),
             };
+            if limit.is_none_or(|limit| NAP_LONG <= limit) {
+                self.room = Vec::new();
+            }
             if let Err(error) = self.doorbell.wait(limit) {
                 tracing::warn!(%error, "the taking thread cannot wait for its doorbell");
             }

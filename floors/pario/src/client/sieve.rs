@@ -136,7 +136,9 @@ impl Stretch {
         }
         let mut rest = Some(row);
         while let Some(row) = rest {
-            if self.ends_before(&row.split(1).0) {
+            let first = row.split(1).0;
+            // One that goes on may be longer than a stretch.
+            if self.ends_before(&first) || self.rows.last().is_some_and(|last| is_continued(last, &first)) {
                 self.read(object, target)?;
             }
             let start = self.rows.first().map_or(row.at, |first| first.at);
@@ -317,6 +319,18 @@ mod tests {
             assert_eq!(read(file.as_fd(), pieces, &mut by_pieces).unwrap(), cost, "{row:?}");
             assert!(by_rows == by_pieces, "{row:?}");
         }
+    }
+
+    #[test]
+    fn a_row_may_go_on_where_a_long_piece_ends() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&(0..OBJECT_BYTES).map(byte).collect::<Vec<u8>>()).unwrap();
+        let long = WantedRow { at: 0, place: 0, bytes: 400_000, stride: 0, count: 1 };
+        let row = WantedRow { at: 400_000, place: 400_000, bytes: 4, stride: 8, count: 100 };
+        let mut target = vec![0; row.places().end];
+        let cost = read(file.as_fd(), [long, row].into_iter(), &mut target).unwrap();
+        assert_eq!(cost, Cost { calls: 2, bytes: 400_000 + 99 * 8 + 4 });
+        assert!((0..100).all(|number| target[400_000 + number * 4] == byte(400_000 + number * 8)));
     }
 
     #[test]

@@ -132,8 +132,8 @@ impl TierObject {
     /// The same to places that ascend: what lies in one block at once.
     pub(super) fn write_scattered(&self, pieces: &[Scattered<'_>]) -> Result<(), Fault> {
         let block_of = |piece: &Scattered<'_>| {
-            let (first, end) = (piece.at / self.block_bytes, piece.at + piece.bytes.len() as u64);
-            (end <= (first + 1) * self.block_bytes).then_some(first)
+            let within = piece.at % self.block_bytes;
+            (within + piece.bytes.len() as u64 <= self.block_bytes).then_some(piece.at / self.block_bytes)
         };
         let is_together = |one: &Scattered<'_>, next: &Scattered<'_>| {
             block_of(one).is_some() && block_of(one) == block_of(next)
