@@ -78,14 +78,17 @@ impl Above {
         group.agree_in(Call::Sync, mine)?;
         drop(gathering);
         let bytes = self.settle_length(group, file)?;
-        let mine = self.refresh(file, bytes);
+        let mine = self.refresh(file, bytes).map_err(|error| self.name(file, error));
         group.agree(mine)
     }
 
     /// The length that the file has in the cache and the plain file alike; collective.
     fn settle_length(&self, group: &Arc<dyn Group>, file: &File) -> Result<u64> {
         let mine = match &self.plain {
-            Some(plain) => file.len().and_then(|bytes| self.match_length(plain, bytes, file.is_writable())),
+            Some(plain) => file
+                .len()
+                .map_err(|error| self.name(file, error))
+                .and_then(|bytes| self.match_length(plain, bytes, file.is_writable())),
             None => Ok(0),
         };
         group.agree(mine.as_ref().map(|_| ()).map_err(Clone::clone))?;
