@@ -8,6 +8,7 @@ use std::fs::File as StdFile;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use pario_core::{Code, Fault, InodeId};
 use pario_server::store::CacheStats;
@@ -18,6 +19,10 @@ use super::{Cooperation, Placement, block};
 use crate::client::File;
 use crate::error::{Error, Result};
 use crate::group::{Call, Group};
+
+/// Looks for the server that is gone when one cannot be reached, and how long between two.
+const LOOKS_MAX: u32 = 50;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// See the module.
 #[derive(Debug)]
@@ -199,8 +204,17 @@ impl Above {
             return error;
         }
         let rank = |server: pario_core::ServerIndex| self.cooperation.aggregators.get(server.at());
-        let gone: Vec<String> =
-            file.gone_servers().into_iter().filter_map(rank).map(ToString::to_string).collect();
+        let gone = || -> Vec<String> {
+            file.gone_servers().into_iter().filter_map(rank).map(ToString::to_string).collect()
+        };
+        // A new connection may be refused a moment before an old one to the same server is seen to have ended.
+        let mut looks = (0..LOOKS_MAX).map(|look| {
+            if 0 < look {
+                std::thread::park_timeout(LOOK_EVERY);
+            }
+            gone()
+        });
+        let gone = looks.find(|gone| !gone.is_empty()).unwrap_or_default();
         if gone.is_empty() {
             return error;
         }
