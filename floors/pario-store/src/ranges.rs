@@ -2,7 +2,7 @@
 //!
 //! Few ranges are a tree of them; very many, as pieces of a few bytes leave, are a bit for each byte.
 //!
-//! Never: takes more memory than an eighth of the block, but for a few ranges. Always: sorted, apart from each other.
+//! Never: takes more memory than bits for twice the block's bytes, but for a few ranges. Always: sorted, apart from each other.
 
 mod bits;
 

@@ -224,6 +224,7 @@ impl DiskFile for DirectFile {
         self.0.as_fd()
     }
 }
+
 /// Whether pieces are so many, and so close to each other, that a mapping costs less than a call for each.
 pub(crate) fn are_many(pieces: &[Scattered<'_>]) -> bool {
     let span = match (pieces.first(), pieces.last()) {

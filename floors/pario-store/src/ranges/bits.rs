@@ -1,6 +1,6 @@
 //! A bit for each byte of a block: for sets of so many ranges that a tree of them would cost more than the bytes.
 //!
-//! Never: has a bit behind its last byte. Always: knows how many bits are set.
+//! Never: counts a byte twice. Always: knows how many bits are set.
 
 use std::ops::Range;
 
