@@ -40,13 +40,28 @@ enum Then {
     WaitsForTheOther,
 }
 
+/// What a member writes with one call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Calls {
+    /// Many pieces of its view.
+    Steps,
+    /// A piece.
+    Pieces,
+}
+
 /// What a member hears and says.
 struct Cues {
     hears: Receiver<()>,
     says: Sender<()>,
 }
 
-fn play(client: &Partition, group: &Arc<dyn Group>, name: &str, all: &[u8], (cues, then): &(Cues, Then)) {
+fn play(
+    client: &Partition,
+    group: &Arc<dyn Group>,
+    name: &str,
+    all: &[u8],
+    (cues, then, calls): &(Cues, Then, Calls),
+) {
     let hints = Hints { method: Some(Method::ServerDirected), ..Hints::default() };
     let options = client.options().read(true).write(true).create(true);
     let file = options.open_all(group, name, &hints).unwrap();
@@ -59,7 +74,10 @@ fn play(client: &Partition, group: &Arc<dyn Group>, name: &str, all: &[u8], (cue
     let mut steps = mine.chunks(mine.len() / STEPS).enumerate();
     let mut step = || {
         let (number, part) = steps.next()?;
-        file.write_at((number * part.len()) as u64, part).unwrap();
+        let call = if *calls == Calls::Pieces { PIECE } else { part.len() };
+        for (at, bytes) in part.chunks(call).enumerate() {
+            file.write_at((number * part.len() + at * call) as u64, bytes).unwrap();
+        }
         Some(())
     };
     if group.rank() == 0 {
@@ -80,7 +98,7 @@ fn play(client: &Partition, group: &Arc<dyn Group>, name: &str, all: &[u8], (cue
 }
 
 /// Calls by which a file was written whose second member came long after the first one.
-fn writes_of(partition: &Partition, name: &str, then: Then) -> u64 {
+fn writes_of(partition: &Partition, name: &str, (then, calls): (Then, Calls)) -> u64 {
     let all = pattern(2 * PIECE * PIECES, 7);
     let before = staged_writes(partition);
     let (first, second) = (channel(), channel());
@@ -89,7 +107,7 @@ fn writes_of(partition: &Partition, name: &str, then: Then) -> u64 {
         for (group, cues) in group::threads_on(&[0, 0]).into_iter().zip(cues) {
             let (client, all) = (partition.another_client(), &all);
             scope.spawn(move || {
-                play(&client, &group, name, all, &(cues, then));
+                play(&client, &group, name, all, &(cues, then, calls));
                 group.leave();
             });
         }
@@ -101,22 +119,27 @@ fn writes_of(partition: &Partition, name: &str, then: Then) -> u64 {
     writes
 }
 
-fn costs_few_calls(then: Then) {
+fn costs_few_calls(how: (Then, Calls)) {
     let partition = Partition::embed(&EmbedOptions { servers: 1, ..EmbedOptions::default() }).unwrap();
     let few = PIECES as u64 / 10;
     let mut seen = Vec::new();
     while seen.len() < TRIES && seen.iter().all(|writes| few <= *writes) {
-        seen.push(writes_of(&partition, &format!("f{}", seen.len()), then));
+        seen.push(writes_of(&partition, &format!("f{}", seen.len()), how));
     }
     assert!(seen.iter().any(|writes| *writes < few), "{seen:?} calls for {} pieces", 2 * PIECES);
 }
 
 #[test]
 fn one_that_closes_long_before_the_others_costs_no_call_per_piece() {
-    costs_few_calls(Then::Closes);
+    costs_few_calls((Then::Closes, Calls::Steps));
 }
 
 #[test]
 fn one_that_is_far_ahead_of_the_others_costs_no_call_per_piece() {
-    costs_few_calls(Then::WaitsForTheOther);
+    costs_few_calls((Then::WaitsForTheOther, Calls::Steps));
+}
+
+#[test]
+fn pieces_that_are_written_one_by_one_are_put_together() {
+    costs_few_calls((Then::WaitsForTheOther, Calls::Pieces));
 }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use pario_core::{Nanos, ObjectId};
 use pario_sched::ApplicationId;
 
+use super::due::Due;
 use super::outboxes::Outboxes;
-use super::patience::{Due, Upto, can_be_cut};
+use super::patience::{Upto, can_be_cut};
 use super::scan::{Portion, Scan, Scanned};
 use super::shares::Circle;
 use crate::desk::Desk;
@@ -227,6 +228,7 @@ mod tests {
         let due = |place, span: std::ops::Range<u64>, bytes| Due {
             place,
             committed: Nanos(1),
+            newest: Nanos(1),
             object,
             companions: 0,
             span,

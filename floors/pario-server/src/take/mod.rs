@@ -7,6 +7,7 @@ mod ahead;
 mod batch;
 mod circles;
 mod cut;
+mod due;
 mod join;
 mod lives;
 mod outboxes;
@@ -392,7 +393,7 @@ impl Worker {
     }
 
     /// Writes what is to be taken and moves the cursors.
-    fn take(&mut self, scan: Scan, portion: &Portion) -> Taken {
+    fn take(&mut self, mut scan: Scan, portion: &Portion) -> Taken {
         let writes = std::mem::take(&mut self.writes);
         let mut batch = Batch::with_room(self.index, std::mem::take(&mut self.room));
         let ahead = self.lives.as_ref().and_then(Lives::ahead);
@@ -439,6 +440,10 @@ impl Worker {
             advance = scan.in_order(&self.outboxes, advance, portion);
         }
         let ended = self.outboxes.settle(&advance, &errors, &self.stats);
+        let lies = std::mem::take(&mut scan.lies);
+        if ended.is_empty() && lies.is_empty() {
+            self.outboxes.keep(scan);
+        }
         for session in ended {
             self.views.end(session);
             self.patience.forget_places();
@@ -447,7 +452,7 @@ impl Worker {
         self.hurry = out_of_order || (self.hurry && self.outboxes.has_parts());
         // Not before the cursors have moved: a successor would take those records again, over what was answered.
         self.answer_messages(writes, &errors, &fates);
-        for (session, what) in scan.lies {
+        for (session, what) in lies {
             self.outboxes.shut_out(session);
             self.views.end(session);
             self.patience.forget_places();
@@ -567,6 +572,7 @@ impl Worker {
             };
             if limit.is_none_or(|limit| NAP_LONG <= limit) {
                 self.room = Vec::new();
+                self.outboxes.rest();
             }
             if let Err(error) = self.doorbell.wait(limit) {
                 tracing::warn!(%error, "the taking thread cannot wait for its doorbell");

@@ -12,7 +12,7 @@ use pario_store::Store;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::kill_point::{Point, reach};
 
-use super::scan::{Advance, Scan};
+use super::scan::{Advance, Kept, Scan};
 use super::writer::Errors;
 use crate::stats::ServerStats;
 use crate::views::Views;
@@ -63,6 +63,8 @@ pub(super) struct Outboxes {
     attached: Vec<Attached>,
     /// Sessions that are over and may come again, and how far they were taken; the oldest first.
     ended: VecDeque<(SessionId, u64)>,
+    /// What was read and not taken.
+    kept: Kept,
 }
 
 impl Outboxes {
@@ -80,6 +82,7 @@ impl Outboxes {
     }
 
     pub(super) fn attach(&mut self, session: SessionId, outbox: OutboxReader, cursor: CursorPage, from: u64) {
+        self.kept = Kept::default();
         // A session that offers its outbox again may not know how far we came before its connection broke.
         let known = self.taken(session);
         let ended = self.ended.iter().rfind(|(of, _)| *of == session).map(|(_, taken)| *taken);
@@ -118,6 +121,7 @@ impl Outboxes {
     }
 
     pub(super) fn shut_out(&mut self, session: SessionId) {
+        self.kept = Kept::default();
         self.attached.retain(|attached| attached.session != session);
     }
 
@@ -148,16 +152,20 @@ impl Outboxes {
     }
 
     /// What is there to take, of all outboxes, in the order of commits; and whose outbox lies.
-    pub(super) fn scan(&self, index: ServerIndex, views: &Views) -> Scan {
-        let mut scan = Scan::new(index, MonotonicClock.now());
-        for (place, attached) in self.attached.iter().enumerate() {
-            if let Err(error) = scan.look(place, attached, views) {
-                scan.lies.push((attached.session, error.to_string()));
-                scan.records.retain(|record| record.place != place);
-            }
-        }
-        scan.sort();
+    pub(super) fn scan(&mut self, index: ServerIndex, views: &Views) -> Scan {
+        let mut scan = Scan::new(index, MonotonicClock.now(), std::mem::take(&mut self.kept));
+        scan.look_at(&self.attached, views);
         scan
+    }
+
+    /// Gives the memory back that reading records took.
+    pub(super) fn rest(&mut self) {
+        self.kept.shrink();
+    }
+
+    /// Keeps what was read and is left for another round. Not after outboxes have changed their places.
+    pub(super) fn keep(&mut self, scan: Scan) {
+        self.kept = scan.keep();
     }
 
     pub(super) fn at(&self, place: usize) -> &Attached {

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 use pario_core::{Nanos, ObjectId};
 
+use super::due::{Due, is_dense};
+
 /// A record that leaves holes waits at most so long for its neighbours, while nobody waits and every outbox has room: a writer that
 /// shares its processor with others may be away for long, and a stretch without its bytes costs a system call per piece.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -46,37 +48,6 @@ const MEMORY: Duration = Duration::from_millis(500);
 const STEP_BYTES: u64 = 4 << 20;
 /// Objects remembered.
 const OBJECTS_MAX: usize = 1024;
-
-/// One record or intent, as far as this decision goes.
-#[derive(Clone, Debug)]
-pub(super) struct Due {
-    /// The outbox that it is in.
-    pub(super) place: usize,
-    pub(super) committed: Nanos,
-    pub(super) object: ObjectId,
-    /// How many write to the object together, as far as its writer knows.
-    pub(super) companions: usize,
-    /// From its first to its last byte in the object, without what was taken before.
-    pub(super) span: Range<u64>,
-    pub(super) bytes: u64,
-    /// It must be taken whole: an intent, or a record whose pieces do not ascend.
-    pub(super) is_whole: bool,
-}
-
-impl Due {
-    /// Less than nine tenths of what lies between its first and its last byte.
-    pub(super) fn leaves_holes(&self) -> bool {
-        !is_dense(self.bytes, self.span.end - self.span.start)
-    }
-
-    /// About how many of its bytes lie below a place.
-    pub(super) fn bytes_below(&self, below: u64) -> u64 {
-        let length = self.span.end - self.span.start;
-        let part = below.clamp(self.span.start, self.span.end) - self.span.start;
-        let bytes = u128::from(self.bytes) * u128::from(part) / u128::from(length.max(1));
-        u64::try_from(bytes).unwrap_or(self.bytes)
-    }
-}
 
 /// How things stand around the records.
 #[derive(Clone, Copy, Debug)]
@@ -163,11 +134,11 @@ struct Seen {
 impl Seen {
     fn see(&mut self, due: &Due, now: Nanos) {
         self.at = now;
-        if self.committed < due.committed {
+        if self.committed < due.newest {
             if self.end != due.span.end {
-                (self.end, self.came) = (due.span.end, due.committed);
+                (self.end, self.came) = (due.span.end, due.newest);
             }
-            self.committed = due.committed;
+            self.committed = due.newest;
         }
     }
 }
@@ -284,10 +255,18 @@ impl Patience {
                 wasted: false,
             };
             let writers = self.writers.entry(due.object).or_insert_with(fresh);
-            let (committed, end) = (due.committed, due.span.end);
+            let (committed, end) = (due.newest, due.span.end);
             let first = Seen { at: now, committed, end, came: committed };
             writers.last.entry(due.place).or_insert(first).see(due, now);
             writers.expected = writers.expected.max(due.companions);
+        }
+        // A single record says little of a writer, but of one that is known it says where it is.
+        for due in due.iter().filter(|due| !due.leaves_holes()) {
+            let known =
+                self.writers.get_mut(&due.object).and_then(|writers| writers.last.get_mut(&due.place));
+            if let Some(seen) = known {
+                seen.see(due, now);
+            }
         }
         self.writers.retain(|object, writers| {
             writers.last.retain(|_, seen| now.since(seen.at) < MEMORY);
@@ -325,7 +304,7 @@ impl Patience {
     /// When writers that need all processors will have paused; `None` if there are processors to spare, or it must not be waited for.
     fn pause_of_writers(&self, due: &[Due], oldest: Nanos, mood: Mood) -> Option<Nanos> {
         let places: HashSet<usize> = due.iter().map(|due| due.place).collect();
-        let newest = due.iter().map(|due| due.committed).max()?;
+        let newest = due.iter().map(|due| due.newest).max()?;
         let until = until(newest, PAUSE).min(until(oldest, PATIENCE_BUSY));
         let waits =
             self.processors <= places.len() && !mood.half && !mood.full && !mood.waits && mood.now < until;
@@ -527,11 +506,6 @@ impl Spans {
 /// Nothing is missing; where records were divided, their parts are estimated.
 fn is_complete(bytes: u64, of: u64) -> bool {
     u128::from(of) * 199 <= u128::from(bytes) * 200
-}
-
-/// Nine tenths are there.
-fn is_dense(bytes: u64, of: u64) -> bool {
-    u128::from(of) * 9 <= u128::from(bytes) * 10
 }
 
 fn until(from: Nanos, wait: Duration) -> Nanos {

@@ -2,6 +2,7 @@
 
 use pario_core::{Generation, InodeId};
 
+use super::super::due::joined;
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -9,7 +10,8 @@ const ALL: Choice = Choice::Take(Upto::ALL);
 
 fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
     let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
-    Due { place, committed: Nanos(committed_ms * MS), object, companions: 0, span, bytes, is_whole: false }
+    let committed = Nanos(committed_ms * MS);
+    Due { place, committed, newest: committed, object, companions: 0, span, bytes, is_whole: false }
 }
 
 fn mood(now_ms: u64) -> Mood {
@@ -366,4 +368,36 @@ fn a_slow_store_gets_a_step_at_a_time_unless_somebody_waits() {
     assert_eq!(patience.choose(&both, Mood { urgent: true, ..slow(3) }), ALL);
     let whole = [Due { is_whole: true, ..due(0, 1, 0..end, end) }];
     assert_eq!(patience.choose(&whole, slow(3)), ALL, "what cannot be divided");
+}
+
+#[test]
+fn small_records_of_a_group_wait_for_each_other() {
+    let piece = |place: usize, number: u64| {
+        let start = 4000 * number + 1000 * place as u64;
+        Due { companions: 2, ..due(place, number + 1, start..start + 1000, 1000) }
+    };
+    let of = |place: usize, count: u64| (0..count).map(move |number| piece(place, number));
+    let twins = |due: Due| [due.clone(), Due { span: due.span.start + 2000..due.span.end + 2000, ..due }];
+    // Rank 0 brings 0..1000 and 2000..3000 of each 4000, rank 1 the rest.
+    let mut all: Vec<Due> = of(0, 5).chain(of(1, 5)).flat_map(twins).collect();
+    all.sort_by_key(|due| due.committed);
+    let first: Vec<Due> = all.iter().filter(|due| due.place == 0).cloned().collect();
+    let mut patience = Patience::new(1);
+    assert_eq!(patience.choose(&joined(first.into_iter()), mood(6)), wait(51));
+    assert_eq!(patience.choose(&joined(all.clone().into_iter()), mood(7)), below(20_000));
+    // One is ahead: what both have brought is taken.
+    all.retain(|due| due.place == 0 || due.span.end <= 12_000);
+    assert_eq!(patience.choose(&joined(all.into_iter()), mood(8)), below(12_000));
+}
+
+#[test]
+fn a_single_record_says_where_a_known_writer_is() {
+    let mut patience = Patience::new(2);
+    let pair = |end: u64| Due { companions: 2, ..due(0, 1, 0..end, end / 2) };
+    let other = Due { companions: 2, ..due(1, 1, 1000..4000, 1500) };
+    patience.choose(&[pair(4000), other], mood(2));
+    let single = Due { companions: 2, ..due(1, 200, 5000..6000, 1000) };
+    patience.choose(&[pair(40_000), single], mood(201));
+    // It was seen at 200 ms, and is waited for until it has brought nothing for 250.
+    assert_eq!(patience.choose(&[pair(40_000)], mood(300)), wait(450));
 }

@@ -1,5 +1,8 @@
 //! Looking at what the outboxes hold, before anything is taken.
 //!
+//! Records that a round leaves are not read again by the next one: what was read of them is kept with the outboxes. Those that bring this
+//! server nothing are only passed over.
+//!
 //! Never: believes a record; one that cannot be ends its client's connection. Always: records come in the order of their commits,
 //! and all that were committed before the limit are there.
 
@@ -13,8 +16,9 @@ use pario_view::{Answer, Share, View, disjoint};
 
 use super::ahead::Ahead;
 use super::batch::{Batch, Packing, Source, Stamp, Streamed};
+use super::due::{self, Due};
 use super::outboxes::{Attached, Outboxes};
-use super::patience::{Due, Upto};
+use super::patience::Upto;
 use crate::views::Views;
 
 /// Records looked at per outbox and round.
@@ -43,9 +47,20 @@ pub(super) struct Scanned {
     is_late: bool,
     /// It brings something for this server.
     is_ours: bool,
+    /// The position behind it and behind what follows and brings us nothing, and when the last of these was committed.
+    end: (u64, Nanos),
 }
 
 impl Scanned {
+    /// Sees what may have changed since it was read.
+    fn look_again(&mut self, attached: &Attached) -> Result<(), OutboxError> {
+        self.done_below = attached.done_below(self.record.head.position);
+        if self.intent.is_some() {
+            self.intent = Some(attached.outbox.intent(&self.record)?.1);
+        }
+        Ok(())
+    }
+
     pub(super) fn committed(&self) -> Nanos {
         self.record.head.committed
     }
@@ -129,10 +144,30 @@ impl Portion {
     }
 }
 
+/// What an earlier look found and no round has taken whole.
+#[derive(Default)]
+pub(super) struct Kept {
+    records: Vec<Scanned>,
+    /// Where the look ended in each outbox, and when the last record before was committed.
+    ends: Vec<(u64, Nanos)>,
+}
+
+impl Kept {
+    /// Takes no more memory than it needs.
+    pub(super) fn shrink(&mut self) {
+        self.records.shrink_to_fit();
+    }
+}
+
 /// What was found.
 pub(super) struct Scan {
     pub(super) records: Vec<Scanned>,
     pub(super) lies: Vec<(SessionId, String)>,
+    /// Read, but not sure to be complete.
+    later: Vec<Scanned>,
+    /// How many records were read, beside those that were known.
+    pub(super) read: usize,
+    ends: Vec<(u64, Nanos)>,
     /// Only what was committed before is sure to be complete.
     limit: Nanos,
     index: ServerIndex,
@@ -140,21 +175,54 @@ pub(super) struct Scan {
 
 impl Scan {
     /// A look that begins now: whatever was committed before is seen.
-    pub(super) fn new(index: ServerIndex, began: Nanos) -> Scan {
-        Scan { records: Vec::new(), lies: Vec::new(), limit: began, index }
+    pub(super) fn new(index: ServerIndex, began: Nanos, kept: Kept) -> Scan {
+        let Kept { records, ends } = kept;
+        Scan { records, lies: Vec::new(), later: Vec::new(), read: 0, ends, limit: began, index }
     }
 
-    /// Looks at one outbox.
-    pub(super) fn look(
+    /// What the next look need not read again, if the outboxes are still in the same places.
+    pub(super) fn keep(self) -> Kept {
+        let Scan { mut records, mut later, ends, .. } = self;
+        records.append(&mut later);
+        Kept { records, ends }
+    }
+
+    /// Looks at all outboxes.
+    pub(super) fn look_at(&mut self, outboxes: &[Attached], views: &Views) {
+        self.records.retain(|record| outboxes[record.place].taken <= record.record.head.position);
+        let mut known: Vec<(Result<(), OutboxError>, usize)> = outboxes.iter().map(|_| (Ok(()), 0)).collect();
+        for record in &mut self.records {
+            let (result, count) = &mut known[record.place];
+            *count += 1;
+            if let Err(error) = record.look_again(&outboxes[record.place]) {
+                *result = Err(error);
+            }
+        }
+        for (place, (attached, (again, count))) in outboxes.iter().zip(known).enumerate() {
+            if self.ends.len() <= place {
+                self.ends.push((attached.taken, attached.last_commit));
+            }
+            if let Err(error) = again.and_then(|()| self.look(place, attached, (views, count))) {
+                self.lies.push((attached.session, error.to_string()));
+                self.records.retain(|record| record.place != place);
+            }
+        }
+        self.sort();
+        tracing::trace!(records = self.records.len(), read = self.read, "looked at the outboxes");
+    }
+
+    /// Looks at what is new in one outbox, of which so many records are known.
+    fn look(
         &mut self,
         place: usize,
         attached: &Attached,
-        views: &Views,
+        (views, known_records): (&Views, usize),
     ) -> Result<(), OutboxError> {
-        let span = attached.outbox.span(attached.taken)?;
-        let (tail, mut position, mut last) = (span.end, span.start, attached.last_commit);
+        let tail = attached.outbox.span(attached.taken)?.end;
+        let (mut position, mut last) = self.ends[place];
         let mut known: Option<((u32, u64), Arc<View>)> = None;
-        for count in 0.. {
+        let mut is_first = true;
+        for count in known_records.. {
             if tail <= position {
                 break;
             }
@@ -172,7 +240,15 @@ impl Scan {
                 self.limit = self.limit.min(head.committed);
                 break;
             }
+            self.read += 1;
             let is_ours = head.concerned.includes(self.index);
+            let end = (position + head.span(), head.committed);
+            let is_idle = !is_ours || head.kind == RecordKind::Pad;
+            if let Some(before) = self.records.last_mut().filter(|_| is_idle && !is_first) {
+                before.end = end;
+                ((position, last), self.ends[place]) = (end, end);
+                continue;
+            }
             let which = (head.view, head.moved);
             if is_ours && head.view != 0 && known.as_ref().is_none_or(|(known, _)| *known != which) {
                 let view = views.get(attached.session, head.view, head.moved);
@@ -199,18 +275,20 @@ impl Scan {
                 intent,
                 is_late: position < attached.late_before,
                 is_ours,
+                end,
             });
-            last = head.committed;
-            position += head.span();
+            is_first = false;
+            ((position, last), self.ends[place]) = (end, end);
         }
         Ok(())
     }
 
     /// In the order of commits; what may be incomplete is left out.
-    pub(super) fn sort(&mut self) {
+    fn sort(&mut self) {
         let limit = self.limit;
-        self.records.retain(|record| record.committed() < limit);
         self.records.sort_by_key(Scanned::committed);
+        let ready = self.records.partition_point(|record| record.committed() < limit);
+        self.later = self.records.split_off(ready);
     }
 
     /// Records of some outboxes that bring data, and intents, for the decision how much to take.
@@ -218,6 +296,7 @@ impl Scan {
         let due = |record: &Scanned| Due {
             place: record.place,
             committed: record.committed(),
+            newest: record.committed(),
             object: record.record.head.object,
             companions: usize::from(record.record.head.companions),
             span: record.done_below.max(record.local.start)..record.local.end,
@@ -225,7 +304,7 @@ impl Scan {
             is_whole: record.intent.is_some(),
         };
         let counts = |record: &&Scanned| record.concerns_us() && !record.is_done() && of(record.place);
-        self.records.iter().filter(counts).map(due).collect()
+        due::joined(self.records.iter().filter(counts).map(due))
     }
 
     /// The commit time of the first record of some outboxes that must wait for a direct write over the same bytes; `None` if none must.
@@ -272,7 +351,7 @@ impl Scan {
             let is_done = !untouched && (record.is_done() || !record.is_ours || record.local.end <= below);
             behind[record.place] |= !is_done;
             if !behind[record.place] {
-                advance.positions[record.place] = (head.position + head.span(), head.committed);
+                advance.positions[record.place] = record.end;
             } else if record.is_ours && record.local.start < below {
                 advance.parts.push(TakenPart { place: record.place, position: head.position, below });
             }
@@ -339,7 +418,7 @@ impl Scan {
                 continue;
             }
             if record.committed() < limit {
-                strict[record.place] = (head.position + head.span(), head.committed);
+                strict[record.place] = record.end;
             } else if record.is_ours {
                 parts.push(TakenPart {
                     place: record.place,

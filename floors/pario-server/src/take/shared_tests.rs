@@ -276,18 +276,18 @@ fn an_older_record_of_another_application_goes_first() {
     world.write(2, 0, strided(0, 1), 10);
     world.write(0, 1, strided(0, 1), 10);
     world.worker.accept(Task::Drain { session: SessionId(999), done: Box::new(|_| ()) });
-    let circles = |world: &World| {
+    let circles = |world: &mut World| {
         let scan = world.worker.outboxes.scan(SERVER, &world.worker.views);
         world.worker.circles(&scan).map(|circles| circles.list.len())
     };
-    assert_eq!(circles(&world), Some(2));
+    assert_eq!(circles(&mut world), Some(2));
     world.settle();
     // One file: whoever's clock says what.
     world.worker.shares = Shares::with_quantum(1);
     for _ in 0..5 {
         world.write(2, 2, strided(0, 1), 10);
         world.write(0, 2, strided(0, 1), 5);
-        assert_eq!(circles(&world), Some(1));
+        assert_eq!(circles(&mut world), Some(1));
         world.worker.accept(Task::Drain { session: session(0), done: Box::new(|_| ()) });
         world.round();
         assert_eq!((world.is_taken(2), world.is_taken(0)), (true, false), "a quantum is one record here");

@@ -81,6 +81,10 @@ enum Step {
         stride: u64,
         count: usize,
     },
+    /// Something that is another server's.
+    WriteElsewhere {
+        writer: usize,
+    },
     TakeBelow(u64),
     /// What was committed before the n-th write.
     TakeBefore(usize),
@@ -92,6 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
     let write = (0..WRITERS, 0..40u64, 1..5u64, 1..12usize);
     prop_oneof![
         5 => write.prop_map(|(writer, start, stride, count)| Step::Write { writer, start, stride, count }),
+        2 => (0..WRITERS).prop_map(|writer| Step::WriteElsewhere { writer }),
         4 => (1..FILE_BYTES as u64).prop_map(Step::TakeBelow),
         1 => (0..20usize).prop_map(Step::TakeBefore),
         1 => Just(Step::TakeAll),
@@ -112,7 +117,7 @@ struct World {
 impl World {
     fn new() -> World {
         let store = Arc::new(MemoryStore::new(1 << 20));
-        let outboxes = (0..WRITERS).map(|_| Outbox::create(256 << 10, 1).unwrap()).collect();
+        let outboxes = (0..WRITERS).map(|_| Outbox::create(256 << 10, 2).unwrap()).collect();
         let mut world = World {
             worker: worker(&store),
             outboxes,
@@ -122,6 +127,12 @@ impl World {
             commits: Vec::new(),
         };
         world.attach_all();
+        // Another server, which takes nothing.
+        for outbox in &world.outboxes {
+            let doorbell = world.worker.doorbell.duplicate().unwrap();
+            let attach = |from| Cursor::attach(ServerIndex(1), CursorPage::create(from).unwrap().1, doorbell);
+            outbox.attach(ServerIndex(1), attach).unwrap();
+        }
         world
     }
 
@@ -152,11 +163,24 @@ impl World {
         self.commits.push(MonotonicClock.now());
     }
 
+    fn write_elsewhere(&self, writer: usize) {
+        let concerns = [Concern { server: ServerIndex(1), bytes: 5 }];
+        let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| write(0, b"other");
+        self.outboxes[writer].commit_stream(plain(0), &concerns, (5, fill), &|_, _| Ok(())).unwrap();
+    }
+
     fn take(&mut self, upto: Upto) {
+        self.take_and_count(upto);
+    }
+
+    /// How many records were read for it.
+    fn take_and_count(&mut self, upto: Upto) -> usize {
         self.worker.outboxes.begin_round();
         let scan = self.worker.outboxes.scan(SERVER, &self.worker.views);
+        let read = scan.read;
         let upto = if self.worker.hurry { Upto::ALL } else { upto };
         self.worker.take(scan, &Portion::Same(upto));
+        read
     }
 
     /// The server is killed; its successor knows what the cursors say.
@@ -201,6 +225,7 @@ proptest! {
                     let before = world.commits.get(number).copied();
                     world.take(before.map_or(Upto::ALL, Upto::Committed));
                 }
+                Step::WriteElsewhere { writer } => world.write_elsewhere(writer),
                 Step::TakeAll => world.take(Upto::ALL),
                 Step::Kill => world.kill(),
             }
@@ -270,6 +295,32 @@ fn a_direct_write_under_way_does_not_make_the_order_forgotten() {
     assert!(!world.worker.hurry);
     world.kill();
     world.take(Upto::ALL);
+    assert_eq!(world.in_store(), world.model);
+}
+
+#[test]
+fn what_a_round_leaves_is_not_read_again() {
+    let mut world = World::new();
+    for writer in [0, 1, 0] {
+        world.write(writer, strided(writer as u64, 2), 10);
+        world.write_elsewhere(writer);
+        world.write_elsewhere(writer);
+    }
+    assert_eq!(world.take_and_count(Upto::NOTHING), 9);
+    assert_eq!(world.take_and_count(Upto::Below(7)), 0, "all are known");
+    world.write(1, strided(40, 1), 10);
+    assert_eq!(world.take_and_count(Upto::Below(15)), 1, "one is new");
+    assert_eq!(world.take_and_count(Upto::ALL), 0);
+    assert_eq!(world.in_store(), world.model);
+    let tails: Vec<u64> = (0..2).map(|writer| world.worker.outboxes.tail(session(writer)).unwrap()).collect();
+    let taken: Vec<u64> =
+        (0..2).map(|writer| world.worker.outboxes.taken(session(writer)).unwrap()).collect();
+    assert_eq!(taken, tails, "what brings us nothing is passed over");
+    // An outbox that comes moves the others' places: everything is read once more.
+    world.write(0, strided(60, 1), 10);
+    assert_eq!(world.take_and_count(Upto::NOTHING), 1);
+    world.kill();
+    assert_eq!(world.take_and_count(Upto::ALL), 1);
     assert_eq!(world.in_store(), world.model);
 }
 
