@@ -1,4 +1,4 @@
-//! How fast views are walked, extent by extent, and what a server's slice of one costs:
+//! How fast views are walked, extent by extent, what a server's slice of one costs, and how fast an irregular one becomes bytes and is read:
 //! `cargo bench --manifest-path benches/Cargo.toml --bench walk`.
 //!
 //! Throughput is in extents. A slice is of one server of 1, 4 and 16: it should cost what it contains, not what the view has in all.
@@ -66,5 +66,17 @@ fn slice(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, walk, slice);
+fn travel(criterion: &mut Criterion) {
+    let view = gaps();
+    let bytes = view.encode().expect("bytes");
+    let mut group = criterion.benchmark_group("travel");
+    group.throughput(Throughput::Elements(EXTENTS)).sample_size(20);
+    group.bench_function("encode", |bencher| bencher.iter(|| black_box(&view).encode().expect("bytes")));
+    group.bench_function("decode", |bencher| {
+        bencher.iter(|| View::decode(black_box(&bytes)).expect("a view"))
+    });
+    group.finish();
+}
+
+criterion_group!(benches, walk, slice, travel);
 criterion_main!(benches);

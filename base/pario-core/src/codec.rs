@@ -72,6 +72,12 @@ impl<'a> Reader<'a> {
         T::decode(self)
     }
 
+    /// What is not taken yet, for who finds out for itself how much of it it takes.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Bytes not taken yet.
     #[must_use]
     pub fn remaining(&self) -> usize {

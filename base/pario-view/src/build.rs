@@ -3,9 +3,10 @@
 //! Never: keeps a node that the root does not reach. Always: what it makes obeys the invariants of [`crate::program`].
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 use crate::error::TypeError;
+use crate::keyed::Keyed;
 use crate::program::{Items, List, Node, NodeId, Placed, Program, Shape};
 
 const TOO_LARGE: TypeError = TypeError::TooLarge { what: "the type" };
@@ -16,7 +17,7 @@ pub(crate) struct Builder {
     nodes: Vec<Node>,
     /// Nodes by the hash of what they are.
     known: HashMap<u64, Vec<NodeId>>,
-    hasher: RandomState,
+    hasher: Keyed,
 }
 
 impl Builder {
@@ -24,7 +25,8 @@ impl Builder {
     pub(crate) fn from_program(program: &Program) -> Builder {
         let mut builder = Builder::default();
         for node in program.nodes.iter() {
-            builder.push(node.clone());
+            let hash = builder.hash(node);
+            builder.push(hash, node.clone());
         }
         builder
     }
@@ -110,10 +112,10 @@ impl Builder {
             }
             Shape::List(list) => Shape::List(match &list.items {
                 Items::Runs { .. } => list.clone(),
-                Items::Same(body) => {
-                    let items = Items::Same(self.keep(*body, renamed, kept));
-                    List::clone(list).with_items(items).into()
-                }
+                Items::Same(body) => match self.keep(*body, renamed, kept) {
+                    same if same == *body => list.clone(),
+                    other => List::clone(list).with_items(Items::Same(other)).into(),
+                },
                 Items::Mixed { nodes, before } => {
                     let nodes = nodes.iter().map(|node| self.keep(*node, renamed, kept)).collect();
                     let items = Items::Mixed { nodes, before: before.clone() };
@@ -136,12 +138,12 @@ impl Builder {
         if let Some(id) = self.known.get(&hash).and_then(|ids| ids.iter().find(same)) {
             return *id;
         }
-        self.push(node)
+        self.push(hash, node)
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, hash: u64, node: Node) -> NodeId {
         let id = next_id(self.nodes.len());
-        self.known.entry(self.hash(&node)).or_default().push(id);
+        self.known.entry(hash).or_default().push(id);
         self.nodes.push(node);
         id
     }

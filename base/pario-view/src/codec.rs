@@ -8,7 +8,7 @@ use pario_core::limits;
 
 use crate::build::{Builder, continues};
 use crate::error::ViewError;
-use crate::program::{Child, Items, List, Node, NodeId, Placed, Program, Shape};
+use crate::program::{Items, List, Node, NodeId, Placed, Program, Shape};
 use crate::sequence::running_sum;
 use crate::varint::{get, get_count, get_positive, get_series, get_signed, put, put_series, put_signed};
 use crate::view::View;
@@ -124,14 +124,14 @@ fn put_node(writer: &mut Writer, index: usize, node: &Node) {
 
 /// Gaps between the items of a list: from the end of a run, from the place of any other item, to the next.
 fn steps(list: &List) -> Vec<i64> {
-    let step = |index: usize| {
-        let length = match list.child(index) {
-            Child::Run(bytes) => bytes.cast_signed(),
-            Child::Node(_) => 0,
-        };
-        list.at[index + 1].wrapping_sub(list.at[index]).wrapping_sub(length)
-    };
-    (0..list.at.len() - 1).map(step).collect()
+    let gaps = list.at.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+    match &list.items {
+        Items::Same(_) | Items::Mixed { .. } => gaps.collect(),
+        Items::Runs { before } => {
+            let lengths = before.windows(2).map(|pair| (pair[1] - pair[0]).cast_signed());
+            gaps.zip(lengths).map(|(gap, length)| gap.wrapping_sub(length)).collect()
+        }
+    }
 }
 
 fn get_program(reader: &mut Reader<'_>) -> Result<Program, Malformed> {
@@ -216,10 +216,11 @@ fn get_steps(reader: &mut Reader<'_>) -> Result<Vec<i64>, Malformed> {
 /// Places of items from the steps between them.
 fn places(steps: &[i64], length: impl Fn(usize) -> i64) -> Result<Box<[i64]>, Malformed> {
     let mut at = Vec::with_capacity(steps.len() + 1);
-    at.push(0i64);
+    let mut last = 0i64;
+    at.push(last);
     for (index, step) in steps.iter().enumerate() {
-        let next = at[index].checked_add(length(index)).and_then(|end| end.checked_add(*step));
-        at.push(next.ok_or(DOES_NOT_FIT)?);
+        last = last.checked_add(length(index)).and_then(|end| end.checked_add(*step)).ok_or(DOES_NOT_FIT)?;
+        at.push(last);
     }
     Ok(at.into())
 }

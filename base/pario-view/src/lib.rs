@@ -24,6 +24,7 @@ mod compare;
 mod datatype;
 mod error;
 mod find;
+mod keyed;
 mod lower;
 mod memory;
 mod overlap;

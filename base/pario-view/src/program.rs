@@ -123,8 +123,9 @@ impl Node {
         let (mut lo, mut hi) = (0, 0);
         let (mut increasing, mut ascending, mut own_ends) = (true, true, true);
         let mut depth = 0;
+        let common = matches!(list.items, Items::Same(_)).then(|| list.extent_of(nodes, 0));
         for index in 0..list.at.len() {
-            let (at, extent) = (list.at[index], list.extent_of(nodes, index));
+            let (at, extent) = (list.at[index], common.unwrap_or_else(|| list.extent_of(nodes, index)));
             list.apart &= 0 == extent.lo && (index == 0 || hi <= at);
             increasing &= extent.increasing;
             ascending &= extent.ascending && (index == 0 || list.at[index - 1] <= at);
@@ -162,6 +163,7 @@ fn deeper(depth: u32) -> Result<u32, TypeError> {
 }
 
 /// What a list needs to know of one of its items.
+#[derive(Clone, Copy)]
 struct ItemExtent {
     lo: i64,
     hi: i64,

@@ -8,12 +8,23 @@ use pario_core::codec::{Malformed, Reader, Writer};
 use crate::residue::gcd;
 
 /// Appends an unsigned number.
-pub(crate) fn put(writer: &mut Writer, mut number: u64) {
+pub(crate) fn put(writer: &mut Writer, number: u64) {
+    // Most are small, and go without memory of their own.
+    if number < 0x80 {
+        return writer.raw(&[low_bits(number)]);
+    }
+    let mut bytes = Vec::with_capacity(10);
+    push(&mut bytes, number);
+    writer.raw(&bytes);
+}
+
+#[inline]
+fn push(bytes: &mut Vec<u8>, mut number: u64) {
     while 0x80 <= number {
-        writer.raw(&[low_bits(number) | 0x80]);
+        bytes.push(low_bits(number) | 0x80);
         number >>= 7;
     }
-    writer.raw(&[low_bits(number)]);
+    bytes.push(low_bits(number));
 }
 
 /// Appends a signed number: 0, -1, 1, -2, … become 0, 1, 2, 3, …
@@ -24,25 +35,51 @@ pub(crate) fn put_signed(writer: &mut Writer, number: i64) {
 /// Appends a series: smallest, unit, then how many units each lies above the smallest.
 pub(crate) fn put_series(writer: &mut Writer, series: &[i64]) {
     let least = series.iter().copied().min().unwrap_or(0);
-    let unit = series.iter().fold(0, |unit, number| gcd(above(*number, least), unit)).max(1);
+    let unit = unit_of(series, least);
     put_signed(writer, least);
     put(writer, unit);
-    for number in series {
-        put(writer, above(*number, least) / unit);
+    let mut bytes = Vec::with_capacity(series.len());
+    if unit == 1 {
+        series.iter().for_each(|number| push(&mut bytes, above(*number, least)));
+    } else {
+        series.iter().for_each(|number| push(&mut bytes, above(*number, least) / unit));
     }
+    writer.raw(&bytes);
+}
+
+/// What divides all distances from the least.
+fn unit_of(series: &[i64], least: i64) -> u64 {
+    let mut unit = 0;
+    for number in series {
+        unit = gcd(above(*number, least), unit);
+        if unit == 1 {
+            break;
+        }
+    }
+    unit.max(1)
 }
 
 /// Takes an unsigned number.
 pub(crate) fn get(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
+    let mut rest = reader.rest();
+    let number = pull(&mut rest)?;
+    reader.raw(reader.remaining() - rest.len())?;
+    Ok(number)
+}
+
+/// The same from the front of bytes.
+#[inline]
+fn pull(rest: &mut &[u8]) -> Result<u64, Malformed> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
-        let byte = reader.get::<u8>()?;
+        let (byte, behind) = rest.split_first().ok_or(Malformed("too short"))?;
+        *rest = behind;
         let bits = u64::from(byte & 0x7f);
         if shift == 63 && 1 < bits {
             break;
         }
         number |= bits << shift;
-        if byte < 0x80 {
+        if *byte < 0x80 {
             return Ok(number);
         }
     }
@@ -73,11 +110,14 @@ pub(crate) fn get_series(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i6
     if reader.remaining() < count {
         return Err(Malformed("list longer than its bytes"));
     }
-    let number = |_| {
-        let above = get(reader)?.checked_mul(unit).ok_or(Malformed("number beyond 64 bits"))?;
-        least.checked_add_unsigned(above).ok_or(Malformed("number beyond 63 bits"))
-    };
-    (0..count).map(number).collect()
+    let mut rest = reader.rest();
+    let mut series = Vec::with_capacity(count);
+    for _ in 0..count {
+        let above = pull(&mut rest)?.checked_mul(unit).ok_or(Malformed("number beyond 64 bits"))?;
+        series.push(least.checked_add_unsigned(above).ok_or(Malformed("number beyond 63 bits"))?);
+    }
+    reader.raw(reader.remaining() - rest.len())?;
+    Ok(series)
 }
 
 fn above(number: i64, least: i64) -> u64 {
