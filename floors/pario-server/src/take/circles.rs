@@ -139,7 +139,7 @@ impl Circles {
     /// Records that leave holes for each other are only cut by place: in the order of commits each would be written in its own small pieces.
     pub(super) fn cut(&self, scan: &Scan, (circle, upto): (usize, Upto), quantum: u64) -> (Upto, bool) {
         let due = scan.due(&|place| self.has(circle, place));
-        let has_holes = due.iter().any(Due::leaves_holes);
+        let has_holes = due.iter().any(|due| due.leaves_holes() && !due.is_joined);
         let cut = match upto {
             Upto::Below(below) => Upto::Below(place_of_quantum(&due, below, quantum)),
             Upto::ALL if has_holes && can_be_cut(&due) => {
@@ -234,6 +234,7 @@ mod tests {
             span,
             bytes,
             is_whole: false,
+            is_joined: false,
         };
         let due = [due(0, 0..1000, 500), due(1, 0..1000, 500), due(0, 1000..2000, 100)];
         assert_eq!(place_of_quantum(&due, 2000, 400), 400);

@@ -23,6 +23,8 @@ pub(super) struct Due {
     pub(super) bytes: u64,
     /// It must be taken whole: an intent, or a record whose pieces do not ascend.
     pub(super) is_whole: bool,
+    /// Several records, of which none leaves holes by itself.
+    pub(super) is_joined: bool,
 }
 
 impl Due {
@@ -92,6 +94,7 @@ impl Series {
         self.due.span.end = next.span.end;
         self.due.bytes = self.due.bytes.saturating_add(next.bytes);
         self.due.newest = next.committed;
+        self.due.is_joined = true;
     }
 }
 
@@ -104,7 +107,17 @@ mod tests {
     fn record(place: usize, committed: u64, span: Range<u64>) -> Due {
         let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
         let (committed, bytes) = (Nanos(committed), span.end - span.start);
-        Due { place, committed, newest: committed, object, companions: 4, span, bytes, is_whole: false }
+        Due {
+            place,
+            committed,
+            newest: committed,
+            object,
+            companions: 4,
+            span,
+            bytes,
+            is_whole: false,
+            is_joined: false,
+        }
     }
 
     fn of_another(due: Due) -> Due {

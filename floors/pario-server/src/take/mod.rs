@@ -10,6 +10,7 @@ mod cut;
 mod due;
 mod join;
 mod lives;
+mod meetings;
 mod outboxes;
 mod patience;
 mod run;
@@ -359,6 +360,7 @@ impl Worker {
             Task::DefineView { session, view, bytes, done } => done(self.views.define(session, view, &bytes)),
             Task::ForgetView { session, view, done } => {
                 self.views.forget(session, view);
+                self.outboxes.forget_read();
                 done(Ok(()));
             }
             Task::Drain { session, done } => match self.outboxes.tail(session) {

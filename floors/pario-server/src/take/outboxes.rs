@@ -82,7 +82,7 @@ impl Outboxes {
     }
 
     pub(super) fn attach(&mut self, session: SessionId, outbox: OutboxReader, cursor: CursorPage, from: u64) {
-        self.kept = Kept::default();
+        self.forget_read();
         // A session that offers its outbox again may not know how far we came before its connection broke.
         let known = self.taken(session);
         let ended = self.ended.iter().rfind(|(of, _)| *of == session).map(|(_, taken)| *taken);
@@ -121,7 +121,7 @@ impl Outboxes {
     }
 
     pub(super) fn shut_out(&mut self, session: SessionId) {
-        self.kept = Kept::default();
+        self.forget_read();
         self.attached.retain(|attached| attached.session != session);
     }
 
@@ -156,6 +156,11 @@ impl Outboxes {
         let mut scan = Scan::new(index, MonotonicClock.now(), std::mem::take(&mut self.kept));
         scan.look_at(&self.attached, views);
         scan
+    }
+
+    /// Everything is read once more: what was read holds on to views.
+    pub(super) fn forget_read(&mut self) {
+        self.kept = Kept::default();
     }
 
     /// Gives the memory back that reading records took.

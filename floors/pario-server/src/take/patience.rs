@@ -18,6 +18,7 @@ use std::time::Duration;
 use pario_core::{Nanos, ObjectId};
 
 use super::due::{Due, is_dense};
+use super::meetings::Meetings;
 
 /// A record that leaves holes waits at most so long for its neighbours, while nobody waits and every outbox has room: a writer that
 /// shares its processor with others may be away for long, and a stretch without its bytes costs a system call per piece.
@@ -43,11 +44,11 @@ const PATIENCE_ALONE: Duration = Duration::from_millis(4);
 /// Writers that have brought nothing for so long have paused.
 const PAUSE: Duration = Duration::from_millis(1);
 /// A writer is expected again for so long after its last record.
-const MEMORY: Duration = Duration::from_millis(500);
+pub(super) const MEMORY: Duration = Duration::from_millis(500);
 /// A slow store is given so much of an object at once.
 const STEP_BYTES: u64 = 4 << 20;
 /// Objects remembered.
-const OBJECTS_MAX: usize = 1024;
+pub(super) const OBJECTS_MAX: usize = 1024;
 
 /// How things stand around the records.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +99,7 @@ pub(super) enum Choice {
 #[derive(Debug)]
 pub(super) struct Patience {
     writers: HashMap<ObjectId, Writers>,
+    meetings: Meetings,
     full_since: Option<Nanos>,
     full_wait: Duration,
     waited_since: Option<Nanos>,
@@ -199,6 +201,7 @@ impl Patience {
         let writers = HashMap::new();
         Patience {
             writers,
+            meetings: Meetings::default(),
             full_since: None,
             full_wait: PATIENCE_FULL,
             waited_since: None,
@@ -239,10 +242,12 @@ impl Patience {
     /// The outboxes have other places now.
     pub(super) fn forget_places(&mut self) {
         self.writers.clear();
+        self.meetings.forget();
         self.gathering.clear();
     }
 
     fn remember(&mut self, due: &[Due], now: Nanos) {
+        self.meetings.see(due, now);
         if OBJECTS_MAX < self.writers.len() {
             self.writers.clear();
         }
@@ -352,7 +357,11 @@ impl Patience {
     /// Whether there are records that neighbours can be hoped for.
     fn has_holes(&self, due: &[Due], now: Nanos) -> bool {
         let hopes = |writers: &Writers| writers.are_several(now) || now.since(writers.since) < PATIENCE_ALONE;
-        due.iter().any(|due| due.leaves_holes() && self.writers.get(&due.object).is_some_and(hopes))
+        due.iter().filter(|due| due.leaves_holes()).any(|due| {
+            // Small records may as well be somebody's alone: they are kept only where others were seen to write between them.
+            let meets = !due.is_joined || self.meetings.of(due.object);
+            meets && self.writers.get(&due.object).is_some_and(hopes)
+        })
     }
 
     /// How long records with holes are kept: long where their neighbours' writers are known, and are only late.

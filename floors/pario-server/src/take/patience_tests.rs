@@ -11,7 +11,8 @@ const ALL: Choice = Choice::Take(Upto::ALL);
 fn due(place: usize, committed_ms: u64, span: Range<u64>, bytes: u64) -> Due {
     let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
     let committed = Nanos(committed_ms * MS);
-    Due { place, committed, newest: committed, object, companions: 0, span, bytes, is_whole: false }
+    let (is_whole, is_joined) = (false, false);
+    Due { place, committed, newest: committed, object, companions: 0, span, bytes, is_whole, is_joined }
 }
 
 fn mood(now_ms: u64) -> Mood {
@@ -383,11 +384,14 @@ fn small_records_of_a_group_wait_for_each_other() {
     all.sort_by_key(|due| due.committed);
     let first: Vec<Due> = all.iter().filter(|due| due.place == 0).cloned().collect();
     let mut patience = Patience::new(1);
-    assert_eq!(patience.choose(&joined(first.into_iter()), mood(6)), wait(51));
+    assert_eq!(patience.choose(&joined(first.clone().into_iter()), mood(6)), ALL, "nobody else was seen");
+    let mut patience = Patience::new(1);
     assert_eq!(patience.choose(&joined(all.clone().into_iter()), mood(7)), below(20_000));
+    // Known to be interleaved from now on.
+    let Choice::Wait { .. } = patience.choose(&joined(first.into_iter()), mood(8)) else { panic!("taken") };
     // One is ahead: what both have brought is taken.
     all.retain(|due| due.place == 0 || due.span.end <= 12_000);
-    assert_eq!(patience.choose(&joined(all.into_iter()), mood(8)), below(12_000));
+    assert_eq!(patience.choose(&joined(all.into_iter()), mood(9)), below(12_000));
 }
 
 #[test]
@@ -400,4 +404,23 @@ fn a_single_record_says_where_a_known_writer_is() {
     patience.choose(&[pair(40_000), single], mood(201));
     // It was seen at 200 ms, and is waited for until it has brought nothing for 250.
     assert_eq!(patience.choose(&[pair(40_000)], mood(300)), wait(450));
+}
+
+#[test]
+fn members_that_write_segments_of_their_own_are_not_kept() {
+    let piece = |place: usize, number: u64| {
+        let start = 1_000_000 * place as u64 + 4000 * number;
+        Due { companions: 2, ..due(place, number + 1, start..start + 3000, 3000) }
+    };
+    let mut patience = Patience::new(1);
+    let mut all: Vec<Due> = (0..2).flat_map(|place| (0..5).map(move |number| piece(place, number))).collect();
+    all.sort_by_key(|due| due.committed);
+    let first: Vec<Due> = all.iter().filter(|due| due.place == 0).cloned().collect();
+    assert_eq!(
+        patience.choose(&joined(first.into_iter()), mood(6)),
+        ALL,
+        "nobody was seen to fill its holes"
+    );
+    assert!(joined(all.clone().into_iter()).iter().all(Due::leaves_holes));
+    assert_eq!(patience.choose(&joined(all.into_iter()), mood(7)), ALL);
 }

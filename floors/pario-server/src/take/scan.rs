@@ -47,8 +47,8 @@ pub(super) struct Scanned {
     is_late: bool,
     /// It brings something for this server.
     is_ours: bool,
-    /// The position behind it and behind what follows and brings us nothing, and when the last of these was committed.
-    end: (u64, Nanos),
+    /// The position behind it and behind what follows and brings us nothing.
+    end: u64,
 }
 
 impl Scanned {
@@ -189,7 +189,11 @@ impl Scan {
 
     /// Looks at all outboxes.
     pub(super) fn look_at(&mut self, outboxes: &[Attached], views: &Views) {
-        self.records.retain(|record| outboxes[record.place].taken <= record.record.head.position);
+        // Behind what is taken, and behind what has made way for other records.
+        let from =
+            |attached: &Attached| attached.outbox.span(attached.taken).map_or(u64::MAX, |span| span.start);
+        let from: Vec<u64> = outboxes.iter().map(from).collect();
+        self.records.retain(|record| from[record.place] <= record.record.head.position);
         let mut known: Vec<(Result<(), OutboxError>, usize)> = outboxes.iter().map(|_| (Ok(()), 0)).collect();
         for record in &mut self.records {
             let (result, count) = &mut known[record.place];
@@ -218,8 +222,9 @@ impl Scan {
         attached: &Attached,
         (views, known_records): (&Views, usize),
     ) -> Result<(), OutboxError> {
-        let tail = attached.outbox.span(attached.taken)?.end;
-        let (mut position, mut last) = self.ends[place];
+        let span = attached.outbox.span(attached.taken)?;
+        let (tail, (end, mut last)) = (span.end, self.ends[place]);
+        let mut position = end.max(span.start);
         let mut known: Option<((u32, u64), Arc<View>)> = None;
         let mut is_first = true;
         for count in known_records.. {
@@ -245,7 +250,7 @@ impl Scan {
             let end = (position + head.span(), head.committed);
             let is_idle = !is_ours || head.kind == RecordKind::Pad;
             if let Some(before) = self.records.last_mut().filter(|_| is_idle && !is_first) {
-                before.end = end;
+                before.end = end.0;
                 ((position, last), self.ends[place]) = (end, end);
                 continue;
             }
@@ -275,7 +280,7 @@ impl Scan {
                 intent,
                 is_late: position < attached.late_before,
                 is_ours,
-                end,
+                end: end.0,
             });
             is_first = false;
             ((position, last), self.ends[place]) = (end, end);
@@ -302,6 +307,7 @@ impl Scan {
             span: record.done_below.max(record.local.start)..record.local.end,
             bytes: record.bytes_left(),
             is_whole: record.intent.is_some(),
+            is_joined: false,
         };
         let counts = |record: &&Scanned| record.concerns_us() && !record.is_done() && of(record.place);
         due::joined(self.records.iter().filter(counts).map(due))
@@ -351,7 +357,7 @@ impl Scan {
             let is_done = !untouched && (record.is_done() || !record.is_ours || record.local.end <= below);
             behind[record.place] |= !is_done;
             if !behind[record.place] {
-                advance.positions[record.place] = record.end;
+                advance.positions[record.place] = (record.end, record.committed());
             } else if record.is_ours && record.local.start < below {
                 advance.parts.push(TakenPart { place: record.place, position: head.position, below });
             }
@@ -418,7 +424,7 @@ impl Scan {
                 continue;
             }
             if record.committed() < limit {
-                strict[record.place] = record.end;
+                strict[record.place] = (record.end, record.committed());
             } else if record.is_ours {
                 parts.push(TakenPart {
                     place: record.place,

@@ -324,6 +324,68 @@ fn what_a_round_leaves_is_not_read_again() {
     assert_eq!(world.in_store(), world.model);
 }
 
+/// An outbox for this server and another one, whose cursor is given back.
+fn shared_outbox(worker: &Worker) -> (Outbox, CursorPage) {
+    let outbox = Outbox::create(256 << 10, 2).unwrap();
+    let (other, page) = CursorPage::create(0).unwrap();
+    let doorbell = worker.doorbell.duplicate().unwrap();
+    outbox.attach(ServerIndex(1), |_| Cursor::attach(ServerIndex(1), page, doorbell)).unwrap();
+    (outbox, other)
+}
+
+/// Something for the other server, which takes it at once.
+fn write_past(outbox: &Outbox, other: &CursorPage) {
+    let reader = OutboxReader::attach(outbox.descriptor().try_clone().unwrap()).unwrap();
+    let data = [1u8; 5000];
+    let concerns = [Concern { server: ServerIndex(1), bytes: data.len() as u64 }];
+    let fill = &mut |write: &mut dyn FnMut(usize, &[u8])| write(0, &data);
+    let end = outbox.commit_stream(plain(0), &concerns, (data.len(), fill), &|_, _| Ok(())).unwrap();
+    other.move_to(end, &reader);
+}
+
+#[test]
+fn records_for_others_may_be_gone_before_they_are_read() {
+    let store = Arc::new(MemoryStore::new(1 << 20));
+    let mut worker = worker(&store);
+    let (outbox, other) = shared_outbox(&worker);
+    attach(&mut worker, 0, &outbox);
+    worker.round();
+    (0..100).for_each(|_| write_past(&outbox, &other));
+    outbox.commit(plain(0), b"mine", &|_, _| Ok(())).unwrap();
+    worker.round();
+    let mut bytes = [0; 4];
+    store.read(object(), LocalOffset(0), &mut bytes).unwrap();
+    assert_eq!(&bytes, b"mine");
+}
+
+/// A server that was stopped is taken for gone, and what it has read already makes way for other records: that must not be merged with what
+/// others still have.
+#[test]
+fn records_that_were_read_and_given_up_harm_nobody() {
+    let store = Arc::new(MemoryStore::new(1 << 20));
+    let mut worker = worker(&store);
+    let (outbox, other) = shared_outbox(&worker);
+    let honest = Outbox::create(256 << 10, 1).unwrap();
+    attach(&mut worker, 0, &outbox);
+    attach(&mut worker, 1, &honest);
+    outbox.commit(plain(0), b"gone", &|_, _| Ok(())).unwrap();
+    (0..48).for_each(|_| write_past(&outbox, &other));
+    honest.commit(plain(4), b"here", &|_, _| Ok(())).unwrap();
+    let mut take = |upto| {
+        worker.outboxes.begin_round();
+        let scan = worker.outboxes.scan(SERVER, &worker.views);
+        worker.take(scan, &Portion::Same(upto));
+    };
+    take(Upto::NOTHING);
+    outbox.detach(SERVER);
+    (0..6).for_each(|_| write_past(&outbox, &other));
+    take(Upto::ALL);
+    let mut bytes = [0; 4];
+    store.read(object(), LocalOffset(4), &mut bytes).unwrap();
+    assert_eq!(&bytes, b"here");
+    assert!(honest.is_taken(SERVER, honest.tail()));
+}
+
 /// A round looks at so many records of an outbox; a message that came after all of them was once written with the first ones.
 #[test]
 fn a_message_waits_for_records_that_were_not_looked_at() {
