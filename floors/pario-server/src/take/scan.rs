@@ -189,11 +189,7 @@ impl Scan {
 
     /// Looks at all outboxes.
     pub(super) fn look_at(&mut self, outboxes: &[Attached], views: &Views) {
-        // Behind what is taken, and behind what has made way for other records.
-        let from =
-            |attached: &Attached| attached.outbox.span(attached.taken).map_or(u64::MAX, |span| span.start);
-        let from: Vec<u64> = outboxes.iter().map(from).collect();
-        self.records.retain(|record| from[record.place] <= record.record.head.position);
+        self.forget_gone(outboxes);
         let mut known: Vec<(Result<(), OutboxError>, usize)> = outboxes.iter().map(|_| (Ok(()), 0)).collect();
         for record in &mut self.records {
             let (result, count) = &mut known[record.place];
@@ -213,6 +209,23 @@ impl Scan {
         }
         self.sort();
         tracing::trace!(records = self.records.len(), read = self.read, "looked at the outboxes");
+    }
+
+    /// Forgets what is taken. Where a record has made way for others, its outbox is read anew from there: what was passed over with it may
+    /// still be there, and is to be passed over by the cursor too.
+    fn forget_gone(&mut self, outboxes: &[Attached]) {
+        let from =
+            |attached: &Attached| attached.outbox.span(attached.taken).map_or(u64::MAX, |span| span.start);
+        let from: Vec<u64> = outboxes.iter().map(from).collect();
+        self.records.retain(|record| outboxes[record.place].taken <= record.record.head.position);
+        let mut has_gone = vec![false; outboxes.len()];
+        for record in &self.records {
+            has_gone[record.place] |= record.record.head.position < from[record.place];
+        }
+        self.records.retain(|record| !has_gone[record.place]);
+        for (place, end) in self.ends.iter_mut().enumerate().filter(|(place, _)| has_gone[*place]) {
+            *end = (outboxes[place].taken, outboxes[place].last_commit);
+        }
     }
 
     /// Looks at what is new in one outbox, of which so many records are known.
