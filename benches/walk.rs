@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use pario_core::{Layout, ServerIndex};
-use pario_view::{Access, Datatype, View};
+use pario_view::{Datatype, View, ViewAccess};
 
 const EXTENTS: u64 = 1_000_000;
 const PIECE: u64 = 4;
@@ -18,7 +18,7 @@ fn vector() -> View {
     let byte = Datatype::elementary(1).expect("a byte");
     let count = i64::try_from(EXTENTS).expect("a count");
     let filetype = Datatype::hvector(count, PIECE as i64, STRIDE as i64, &byte).expect("a vector");
-    View::new(0, &byte, &filetype, Access::Write).expect("a view")
+    View::new(0, &byte, &filetype, ViewAccess::Write).expect("a view")
 }
 
 /// Displacements with random gaps of 4 to 64 bytes, always the same ones.
@@ -32,7 +32,7 @@ fn gaps() -> View {
     };
     let places: Vec<i64> = (0..EXTENTS).map(place).collect();
     let filetype = Datatype::hindexed_block(PIECE as i64, &places, &byte).expect("a list");
-    View::new(0, &byte, &filetype, Access::Write).expect("a view")
+    View::new(0, &byte, &filetype, ViewAccess::Write).expect("a view")
 }
 
 fn walk(criterion: &mut Criterion) {

@@ -1,28 +1,28 @@
-//! What is known of a file: its attributes, striping, and a directory's entries.
+//! Attributes of an inode, striping of a file, entries of a directory, space of a store.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{Generation, InodeId};
 use crate::layout::Layout;
 
-/// What an inode is.
+/// Kind of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FileKind {
-    /// Bytes.
+    /// A regular file.
     File,
-    /// Names.
+    /// A directory.
     Directory,
-    /// Another path.
+    /// A symbolic link.
     Symlink,
 }
 
 /// Attributes of an inode. Times are nanoseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileAttr {
-    /// Its number.
+    /// Inode number.
     pub inode: InodeId,
-    /// What it is.
+    /// File, directory or symbolic link.
     pub kind: FileKind,
     /// Permission bits (`0o7777`).
     pub mode: u32,
@@ -30,13 +30,13 @@ pub struct FileAttr {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that lead to it; directories count their subdirectories too.
+    /// Number of directory entries for it; directories count their subdirectories too.
     pub links: u32,
     /// Length in bytes; of a symbolic link that of its target; of a directory the number of its entries.
     pub size: u64,
     /// Grows with each truncation.
     pub generation: Generation,
-    /// How a file lies on the servers; the partition's default for directories and links.
+    /// Striping of the file; the partition's default for directories and links.
     pub layout: Layout,
     /// Last access.
     pub accessed_ns: u64,
@@ -46,7 +46,7 @@ pub struct FileAttr {
     pub changed_ns: u64,
 }
 
-/// A change of attributes; `None` leaves one as it is.
+/// A change of attributes; `None` leaves an attribute unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AttrChange {
     /// New permission bits.
@@ -61,7 +61,7 @@ pub struct AttrChange {
     pub modified_ns: Option<u64>,
 }
 
-/// Striping wished for a new file; `None` takes the partition's default.
+/// Striping requested for a new file; `None` selects the partition's default.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Striping {
     /// Block size in bytes.
@@ -77,24 +77,24 @@ pub struct Striping {
 pub struct DirEntry {
     /// The name, without slashes; not necessarily UTF-8.
     pub name: Vec<u8>,
-    /// What it leads to.
+    /// Attributes of the entry's inode.
     pub attr: FileAttr,
 }
 
-/// Room of a store or a partition, in bytes.
+/// Capacity of a store or a partition, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Space {
-    /// All there is.
+    /// Total bytes.
     pub total_bytes: u64,
-    /// What can still be written.
+    /// Free bytes.
     pub free_bytes: u64,
-    /// Names the file system that the room belongs to, so that servers that share one are not counted twice; 0: its own.
+    /// Id of the file system below the store, so that servers on the same file system are counted once; 0: not shared.
     #[serde(default)]
     pub pool: u64,
 }
 
 impl Space {
-    /// The room of several stores together; a file system that several of them share counts once.
+    /// Sum over several stores; a file system shared by several stores counts once.
     #[must_use]
     pub fn sum(spaces: impl IntoIterator<Item = Space>) -> Space {
         let (mut sum, mut seen) = (Space::default(), Vec::new());

@@ -1,6 +1,6 @@
-//! Little-endian bytes for wire and disk: [`Writer`] appends, [`Reader`] takes and never trusts.
+//! Little-endian encoding for wire and disk: [`Writer`] appends, [`Reader`] decodes untrusted bytes.
 //!
-//! Never: allocates by a length it was told before it has seen that many bytes. Always: reading past the end is [`Malformed`].
+//! Never: allocates by an encoded length before that many bytes were received. Always: reading past the end is [`Malformed`].
 
 use crate::attr::{AttrChange, DirEntry, FileAttr, FileKind, Space, Striping};
 use crate::fault::{Code, Fault};
@@ -9,7 +9,7 @@ use crate::ids::{
 };
 use crate::layout::Layout;
 
-/// Bytes that are not what they should be: too short, or a value that cannot be.
+/// Malformed bytes: too short, or a value out of its range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("malformed: {0}")]
 pub struct Malformed(pub &'static str);
@@ -20,17 +20,17 @@ pub struct Writer {
     bytes: Vec<u8>,
 }
 
-/// Takes values from the front of a byte slice.
+/// Decodes values from the front of a byte slice.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// A value with a fixed form in bytes.
+/// A value with a fixed encoding.
 pub trait Encode: Sized {
-    /// Appends it.
+    /// Appends the value.
     fn encode(&self, writer: &mut Writer);
-    /// Takes it.
+    /// Decodes a value.
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed>;
 }
 
@@ -60,31 +60,31 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// Takes `count` bytes as they are.
+    /// Consumes `count` bytes unchanged.
     pub fn raw(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(count).ok_or(Malformed("too short"))?;
         self.rest = rest;
         Ok(taken)
     }
 
-    /// Takes a value.
+    /// Decodes a value.
     pub fn get<T: Encode>(&mut self) -> Result<T, Malformed> {
         T::decode(self)
     }
 
-    /// What is not taken yet, for who finds out for itself how much of it it takes.
+    /// The bytes not consumed yet, for decoders that find their own end.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// Bytes not taken yet.
+    /// Number of bytes not consumed yet.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Fails unless everything was taken.
+    /// Fails unless all bytes were consumed.
     pub fn finish(self) -> Result<(), Malformed> {
         if self.rest.is_empty() { Ok(()) } else { Err(Malformed("bytes left over")) }
     }
@@ -221,7 +221,7 @@ impl<T: Encode> Encode for Vec<T> {
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let length = reader.get::<u32>()? as usize;
-        // Every item takes at least a byte, so a lying length cannot make us allocate more than was received.
+        // Every item has at least one byte, so a false length cannot cause an allocation larger than the bytes received.
         if reader.remaining() < length {
             return Err(Malformed("list longer than its frame"));
         }

@@ -1,6 +1,6 @@
-//! What a floor tells the floor above when it could not do what was asked: a code to act on and a sentence to read.
+//! The error type of all floors: a code for programs and a sentence for people.
 //!
-//! A [`Fault`] is what travels on the wire; floors with errors of their own translate them into it in one place.
+//! A [`Fault`] is sent on the wire; floors with their own error types convert them to it in one function.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $errno:literal, $text:literal, $mpi:literal;)*) => {
-        /// What kind of fault: the part a caller acts on. Numbers are part of the wire format.
+        /// Kind of a fault: callers decide by it. Numbers are part of the wire format.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         #[repr(u16)]
         pub enum Code {
@@ -25,7 +25,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The POSIX error number closest to it.
+            /// The closest POSIX error number.
             #[must_use]
             pub fn errno(self) -> i32 {
                 match self {
@@ -33,7 +33,7 @@ macro_rules! codes {
                 }
             }
 
-            /// A few words for people.
+            /// Short description for people.
             #[must_use]
             pub fn text(self) -> &'static str {
                 match self {
@@ -41,7 +41,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The MPI error class that fits; its number is the MPI library's affair.
+            /// Name of the matching MPI error class; its number depends on the MPI library.
             #[must_use]
             pub fn mpi_class(self) -> &'static str {
                 match self {
@@ -49,7 +49,7 @@ macro_rules! codes {
                 }
             }
 
-            /// Every code there is.
+            /// All codes.
             pub const ALL: &'static [Code] = &[$(Code::$name,)*];
         }
     };
@@ -58,7 +58,7 @@ macro_rules! codes {
 codes! {
     /// No such file or directory.
     NotFound = 1, 2, "no such file or directory", "MPI_ERR_NO_SUCH_FILE";
-    /// The name is taken.
+    /// The name exists already.
     Exists = 2, 17, "already exists", "MPI_ERR_FILE_EXISTS";
     /// A directory was needed.
     NotDirectory = 3, 20, "not a directory", "MPI_ERR_BAD_FILE";
@@ -70,7 +70,7 @@ codes! {
     NameTooLong = 6, 36, "name too long", "MPI_ERR_BAD_FILE";
     /// Too many symbolic links.
     LinkLoop = 7, 40, "too many levels of symbolic links", "MPI_ERR_BAD_FILE";
-    /// An argument that cannot be.
+    /// An invalid argument.
     Invalid = 8, 22, "invalid argument", "MPI_ERR_ARG";
     /// Larger than a file can be.
     TooLarge = 9, 27, "file too large", "MPI_ERR_VALUE_TOO_LARGE";
@@ -80,9 +80,9 @@ codes! {
     ReadOnly = 11, 30, "read-only", "MPI_ERR_READ_ONLY";
     /// The operating system refuses it.
     Denied = 12, 13, "permission denied", "MPI_ERR_ACCESS";
-    /// The file is gone, or was truncated or replaced under a handle.
+    /// The file was removed, truncated or replaced while a handle was open.
     Stale = 13, 116, "stale file handle", "MPI_ERR_FILE";
-    /// Somebody else uses it.
+    /// In use by another process.
     Busy = 14, 16, "busy", "MPI_ERR_FILE_IN_USE";
     /// The device failed.
     Io = 15, 5, "input/output error", "MPI_ERR_IO";
@@ -90,13 +90,13 @@ codes! {
     Unreachable = 16, 112, "server unreachable", "MPI_ERR_IO";
     /// Writes that were not synced were lost with a server.
     Lost = 17, 5, "unsynced writes were lost", "MPI_ERR_IO";
-    /// The peer could not prove that it knows the secret.
+    /// The peer could not prove knowledge of the secret.
     WrongSecret = 18, 1, "wrong secret", "MPI_ERR_ACCESS";
     /// The peer speaks another protocol version, or breaks the one it claims.
     Protocol = 19, 71, "protocol error", "MPI_ERR_IO";
-    /// Asked for something this build or store cannot do.
+    /// An operation that this build or store does not support.
     Unsupported = 20, 95, "not supported", "MPI_ERR_UNSUPPORTED_OPERATION";
-    /// Too much at once: files, clients or requests.
+    /// Too many files, clients or requests.
     TooMany = 21, 24, "too many", "MPI_ERR_OTHER";
     /// The bytes do not match their checksum.
     Corrupt = 22, 117, "damaged data", "MPI_ERR_IO";
@@ -116,16 +116,16 @@ codes! {
     NotWritable = 29, 9, "not open for writing", "MPI_ERR_READ_ONLY";
     /// A handle that was not opened for reading.
     NotReadable = 30, 9, "not open for reading", "MPI_ERR_ACCESS";
-    /// A lock that would wait for itself, by way of others.
+    /// A lock request that would close a cycle of waiting holders.
     Deadlock = 31, 35, "would wait for itself", "MPI_ERR_OTHER";
-    /// A lock that is in use, asked for by somebody who would not wait.
+    /// A lock in use, requested without waiting.
     WouldBlock = 32, 11, "in use", "MPI_ERR_OTHER";
 }
 
-/// A code and one sentence that names what and where.
+/// A code and one sentence that names object and location.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Fault {
-    /// What kind.
+    /// Kind of the fault.
     pub code: Code,
     /// Names the file, the server, the range, and the cure if there is one.
     pub text: String,
@@ -137,7 +137,7 @@ impl Fault {
         Fault { code, text: text.into() }
     }
 
-    /// The same fault, its sentence led by where it happened, unless it says so already.
+    /// The same fault, prefixed with its location, unless the text begins with it already.
     #[must_use]
     pub fn at(self, place: impl fmt::Display) -> Self {
         let place = format!("{place}: ");
@@ -147,7 +147,7 @@ impl Fault {
         Fault { text: place + &self.text, code: self.code }
     }
 
-    /// A fault from the operating system, `doing` what.
+    /// A fault from an operating-system error; `doing` names the operation.
     #[must_use]
     pub fn from_io(error: &std::io::Error, doing: impl fmt::Display) -> Self {
         let code = match error.raw_os_error() {

@@ -1,6 +1,6 @@
-//! One type per index space, so that the compiler keeps a server's index apart from a block's.
+//! One type per index space, so that the compiler distinguishes a server's index from a block's.
 //!
-//! Always: an [`InodeId`] is never used twice in a partition's life; a [`Generation`] only grows.
+//! Always: an [`InodeId`] is never reused in a partition; a [`Generation`] only grows.
 
 use std::fmt;
 
@@ -32,22 +32,22 @@ number!(
     "{}"
 );
 number!(
-    /// A server's place in the partition's list, from 0. The manager is server 0.
+    /// A server's index in the partition's list, from 0. The manager is server 0.
     ServerIndex(u16),
     "{}"
 );
 number!(
-    /// A byte's place in one server's object of a file.
+    /// A byte's offset in one server's object of a file.
     LocalOffset(u64),
     "{}"
 );
 number!(
-    /// One client process (or peer server) for the life of its mount; random, so that it also tells two clients apart after a restart.
+    /// One mounted session of a client process (or peer server); random, so that two clients differ also after a restart.
     SessionId(u64),
     "{:016x}"
 );
 number!(
-    /// One life of a server process; random, new at each start.
+    /// One run of a server process; random, new at each start.
     Incarnation(u64),
     "{:016x}"
 );
@@ -58,7 +58,7 @@ impl InodeId {
 }
 
 impl ServerIndex {
-    /// The server that also keeps names and inodes.
+    /// The server that also holds names and inodes.
     pub const MANAGER: ServerIndex = ServerIndex(0);
 
     /// As an index into the partition's list of servers.
@@ -110,7 +110,7 @@ impl<'de> Deserialize<'de> for PartitionId {
     }
 }
 
-/// What one server keeps of one file: its blocks, one after the other, of one generation.
+/// One server's part of one generation of a file: its blocks, concatenated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId {
     /// The file.

@@ -1,9 +1,9 @@
-//! Stripe arithmetic: which server a byte of a file lives on, and where there.
+//! Stripe arithmetic: maps a byte of a file to its home server and the offset in that server's object.
 //!
-//! A file is cut into blocks of `stripe_bytes`, dealt round-robin to `count` servers from `first` on. A server keeps its
-//! blocks one after the other in one object, so a contiguous range of the file is at most one contiguous range of each object.
+//! A file is cut into blocks of `stripe_bytes`, dealt round-robin to `count` servers from `first` on. A server stores its blocks
+//! concatenated in one object, so a contiguous range of the file is at most one contiguous range of each object.
 //!
-//! Never: visits a block that the answer does not contain. Always: `1 <= count <= total`, `first < total`, `0 < stripe_bytes`.
+//! Never: iterates over a block outside the result. Always: `1 <= count <= total`, `first < total`, `0 < stripe_bytes`.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{LocalOffset, ServerIndex};
 use crate::limits;
 
-/// How one file lies on the partition's servers. Fixed when the file is created.
+/// Distribution of one file over the partition's servers. Fixed when the file is created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Layout {
     stripe_bytes: u32,
@@ -21,7 +21,7 @@ pub struct Layout {
     total: u16,
 }
 
-/// A layout that cannot be.
+/// An invalid layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LayoutError {
     /// Stripe size outside its limits.
@@ -47,7 +47,7 @@ pub enum LayoutError {
 
 /// A part of a file that lies in one block of one server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
+pub struct StripePiece {
     /// The block's home.
     pub server: ServerIndex,
     /// Where the piece starts in the server's object.
@@ -105,7 +105,7 @@ impl Layout {
         (0..layout.count).map(move |column| layout.server_of_column(column))
     }
 
-    /// Home of the byte at `file_offset`, and its place there.
+    /// Home server of the byte at `file_offset`, and the offset in its object.
     #[must_use]
     pub fn locate(&self, file_offset: u64) -> (ServerIndex, LocalOffset) {
         let block = file_offset / self.stripe_bytes();
@@ -118,17 +118,17 @@ impl Layout {
     /// The pieces of a byte range, in file order.
     #[must_use]
     pub fn pieces(&self, range: Range<u64>) -> Pieces {
-        Pieces { layout: *self, at: range.start, end: range.end, step: Step::Every }
+        Pieces { layout: *self, at: range.start, end: range.end, step: PieceStep::Every }
     }
 
-    /// The pieces of a byte range that lie on `server`, in file order, without visiting the others.
+    /// The pieces of a byte range on `server`, in file order, without iterating over the others.
     #[must_use]
     pub fn pieces_on(&self, server: ServerIndex, range: Range<u64>) -> Pieces {
         let Some(column) = self.column_of(server) else {
-            return Pieces { layout: *self, at: range.end, end: range.end, step: Step::Every };
+            return Pieces { layout: *self, at: range.end, end: range.end, step: PieceStep::Every };
         };
         let at = self.next_on_column(column, range.start);
-        Pieces { layout: *self, at, end: range.end, step: Step::Column(column) }
+        Pieces { layout: *self, at, end: range.end, step: PieceStep::Column(column) }
     }
 
     /// The range of `server`'s object that a range of the file covers: contiguous, perhaps empty.
@@ -146,7 +146,7 @@ impl Layout {
         self.column_of(server).map_or(0, |column| self.local_length_of_column(column, file_bytes))
     }
 
-    /// The file offset of a place in `server`'s object.
+    /// The file offset of an offset in `server`'s object.
     #[must_use]
     pub fn file_offset(&self, server: ServerIndex, local: LocalOffset) -> Option<u64> {
         let column = u64::from(self.column_of(server)?);
@@ -206,7 +206,7 @@ impl Layout {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum PieceStep {
     Every,
     Column(u16),
 }
@@ -217,22 +217,22 @@ pub struct Pieces {
     layout: Layout,
     at: u64,
     end: u64,
-    step: Step,
+    step: PieceStep,
 }
 
 impl Iterator for Pieces {
-    type Item = Piece;
+    type Item = StripePiece;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<StripePiece> {
         if self.end <= self.at {
             return None;
         }
         let stripe = self.layout.stripe_bytes();
         let (server, local) = self.layout.locate(self.at);
         let bytes = (stripe - self.at % stripe).min(self.end - self.at);
-        let piece = Piece { server, local, file_offset: self.at, bytes };
+        let piece = StripePiece { server, local, file_offset: self.at, bytes };
         self.at = self.at.saturating_add(bytes);
-        if let Step::Column(column) = self.step {
+        if let PieceStep::Column(column) = self.step {
             self.at = self.layout.next_on_column(column, self.at);
         }
         Some(piece)

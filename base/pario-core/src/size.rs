@@ -1,6 +1,6 @@
-//! Sizes as people write them: `64KiB`, `1.5 GiB`, `10MB`, `4096`.
+//! Sizes with units as people write them: `64KiB`, `1.5 GiB`, `10MB`, `4096`.
 //!
-//! Always: what [`Size`] prints, it reads back as the same number.
+//! Always: [`Size`] parses its own output to the same number.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use std::str::FromStr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Size(pub u64);
 
-/// Why a text is not a size.
+/// A text that is not a size.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "'{text}' is not a size: write a number with an optional unit, such as 4096, 64KiB, 8MiB, 1.5GiB or 10MB"
 )]
 pub struct SizeError {
-    /// What was written.
+    /// The text given.
     pub text: String,
 }
 

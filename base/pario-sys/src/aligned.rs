@@ -1,12 +1,12 @@
-//! Heap memory aligned for O_DIRECT, and heap memory whose absence is an answer.
+//! Heap memory aligned for O_DIRECT, and heap memory with fallible allocation.
 
-#![expect(unsafe_code, reason = "the allocator's own interface is needed to ask for an alignment")]
+#![expect(unsafe_code, reason = "the allocator's own interface is needed for an alignment")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Alignment of every [`AlignedBuffer`], in memory and in length: what any device asks of O_DIRECT.
+/// Alignment of every [`AlignedBuffer`], in memory and in length: sufficient for O_DIRECT on any device.
 pub const ALIGNMENT: usize = 4096;
 
 /// Bytes, zero at first, aligned to [`ALIGNMENT`].
@@ -38,7 +38,7 @@ impl AlignedBuffer {
     }
 }
 
-/// So many zeros, touched by nobody yet; `None` where there is no memory for them.
+/// `bytes` zeros, not touched yet; `None` if there is not enough memory.
 #[must_use]
 pub fn try_zeroed(bytes: usize) -> Option<Box<[u8]>> {
     if bytes == 0 {
@@ -48,7 +48,7 @@ pub fn try_zeroed(bytes: usize) -> Option<Box<[u8]>> {
     // SAFETY: the layout's size is not zero.
     let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
     let slice = NonNull::slice_from_raw_parts(start, bytes);
-    // SAFETY: allocated just now with the layout of such a slice, initialised with zeros, and owned by nobody else.
+    // SAFETY: allocated just now with the layout of such a slice, initialised with zeros, and without another owner.
     Some(unsafe { Box::from_raw(slice.as_ptr()) })
 }
 

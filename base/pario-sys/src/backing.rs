@@ -1,9 +1,9 @@
-//! Free memory that the machine below has backed.
+//! Free memory that the hypervisor has backed.
 //!
-//! A virtual machine may give memory that nobody uses back to its host; whoever uses it next then pays for getting it again, some
-//! nanoseconds a byte. Memory that was used a moment ago is given out first.
+//! A virtual machine may return unused memory to its host (balloon, free page reporting); its next user then pays some nanoseconds a byte
+//! to get it again. The kernel hands out recently used memory first.
 //!
-//! Never: keeps anything. Always: asks for large pages, since it is large free ranges that a host gets back.
+//! Never: keeps memory. Always: requests large pages, since hosts reclaim large free ranges.
 
 #![expect(unsafe_code, reason = "mapping raw memory")]
 
@@ -11,7 +11,7 @@ use std::io;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Uses so much free memory for a moment. Whoever needs memory next finds it backed.
+/// Touches and frees `bytes` of free memory, so that the next allocation finds it backed.
 pub fn back_free_memory(bytes: usize) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -24,7 +24,7 @@ pub fn back_free_memory(bytes: usize) -> io::Result<()> {
     let _ = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxHugepage) };
     // SAFETY: the same.
     let populated = unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxPopulateWrite) };
-    // SAFETY: the mapping just made, which nobody has a pointer to.
+    // SAFETY: the mapping just made, to which no pointer exists.
     let unmapped = unsafe { rustix::mm::munmap(base, bytes) };
     populated.and(unmapped).map_err(io::Error::from)
 }

@@ -1,7 +1,7 @@
 //! An eventfd by which one process wakes another's event loop.
 //!
-//! Never: carries anything but "look". Always: a ring before a wait ends the wait; any number of rings is one.
-//! The descriptor's flags are shared with the peer, which is why taking does not rely on them.
+//! Never: carries data. Always: a ring before a wait ends the wait; any number of rings is one. The descriptor's flags are shared with
+//! the peer, which is why `take` does not rely on them.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::clock::timespec;
 
-/// Wakes whoever polls it.
+/// Wakes a process that polls it.
 #[derive(Debug)]
 pub struct Doorbell {
     fd: OwnedFd,
@@ -44,7 +44,7 @@ impl Doorbell {
     /// Rings.
     pub fn ring(&self) -> io::Result<()> {
         match rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, &1u64.to_ne_bytes())) {
-            // AGAIN: it has been rung 2^64 - 2 times without being taken, so it is ringing.
+            // AGAIN: the counter is at 2^64 - 2, so it is ringing.
             Ok(_) | Err(Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,8 +1,8 @@
-//! Byte-range locks of a file that belong to an open description, not to a process: two opens of one process exclude each other, and
-//! closing one does not end the locks of another.
+//! Byte-range locks that belong to an open file description, not to a process: two opens of one process exclude each other, and closing
+//! one does not release the locks of another.
 //!
-//! Never: waits without end for a dead holder: the kernel (or the NFS server) ends a holder's locks with its descriptor. Always: a lock
-//! that was taken by waiting is given back when its guard is dropped.
+//! Never: waits without end for a dead holder: the kernel (or the NFS server) releases a holder's locks with its descriptor. Always: a
+//! lock acquired by waiting is released when its guard is dropped.
 
 #![expect(unsafe_code, reason = "fcntl has no safe form for ranges")]
 
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-/// What a lock keeps others from.
+/// Shared or exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
     /// Writing. The descriptor must be open for reading.
@@ -30,13 +30,13 @@ impl LockKind {
     }
 }
 
-/// An open description of its own, by which ranges are locked one at a time.
+/// A separate open description, by which one range after another is locked.
 #[derive(Debug)]
 pub struct LockFile(OwnedFd);
 
 impl LockFile {
-    /// Opens what is behind a descriptor once more: one that was passed to this process, or inherited, shares its description with
-    /// others, and so do its locks.
+    /// Opens the file of a descriptor again: a descriptor that was passed to this process, or inherited, shares its description and
+    /// therefore its locks with other processes.
     pub fn open_again(fd: impl AsFd) -> io::Result<LockFile> {
         let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
         let again = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -48,8 +48,7 @@ impl LockFile {
         LockFile::open_again(&self.0)
     }
 
-    /// Locks a range, unless somebody else has a lock that excludes this one: then `false`. Ended by [`LockFile::unlock`], or with
-    /// the description.
+    /// Locks a range; `false` if a conflicting lock exists. Released by [`LockFile::unlock`], or with the description.
     pub fn try_lock(&self, kind: LockKind, range: &Range<u64>) -> io::Result<bool> {
         match set(self.0.as_fd(), kind.number(), range, libc::F_OFD_SETLK) {
             Ok(()) => Ok(true),
@@ -71,8 +70,8 @@ pub struct RangeGuard<'a> {
     range: Range<u64>,
 }
 
-/// Waits until nobody else has a lock on a byte of `range` that excludes this one. A range that ends at `u64::MAX` has no end.
-/// Ranges of one open description must not overlap while they are locked: the first to be dropped would unlock both.
+/// Waits until no conflicting lock on a byte of `range` exists. A range that ends at `u64::MAX` has no end. Ranges of one open
+/// description must not overlap while they are locked: the first to be dropped would unlock both.
 pub fn lock_range(fd: BorrowedFd<'_>, kind: LockKind, range: Range<u64>) -> io::Result<RangeGuard<'_>> {
     loop {
         match set(fd, kind.number(), &range, libc::F_OFD_SETLKW) {
@@ -85,14 +84,14 @@ pub fn lock_range(fd: BorrowedFd<'_>, kind: LockKind, range: Range<u64>) -> io::
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
-        // Unlocking what is locked fails for no reason that a caller could mend; closing the descriptor unlocks too.
+        // Unlocking a held lock fails for no reason that a caller could repair; closing the descriptor unlocks too.
         let _ = set(self.fd, libc::F_UNLCK, &self.range, libc::F_OFD_SETLK);
     }
 }
 
 fn set(fd: BorrowedFd<'_>, kind: libc::c_int, range: &Range<u64>, how: libc::c_int) -> io::Result<()> {
     let start = i64::try_from(range.start).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // A length of 0 means: to the end, whatever it will be.
+    // A length of 0 means: to the end of the file, also a later one.
     let len = i64::try_from(range.end - range.start.min(range.end)).ok();
     let len = len.filter(|len| start.checked_add(*len).is_some()).unwrap_or(0);
     // SAFETY: all-zero bytes are a valid `flock`, which is plain numbers.
@@ -136,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_was_opened_again_excludes_what_it_was_opened_from() {
-        let (_memory, fd) = crate::Shared::create("locks", 4096).unwrap();
+        let (_memory, fd) = crate::SharedMemory::create("locks", 4096).unwrap();
         let passed = fd.try_clone().unwrap();
         let (mine, theirs) = (LockFile::open_again(&fd), LockFile::open_again(&passed));
         let (mine, theirs) = (mine.unwrap(), theirs.unwrap());

@@ -1,8 +1,8 @@
-//! A file's bytes as memory, for reading or writing many small pieces of it without a system call each.
+//! A file mapped as memory, for reading or writing many small pieces of it without a system call each.
 //!
-//! Never: forms a Rust reference to the bytes, which others may be writing; reads beyond the length that the file had when it was
-//! mapped. Always: whoever copies has looked before whether the range is in memory, or made it present, so that a page that a disk cannot
-//! give is an error and not a signal; one that is taken away in between, and cannot be had again, still is one.
+//! Never: forms a Rust reference to the bytes, which other processes may be writing; reads beyond the file's length at the time of
+//! mapping. Always: the caller has checked that the range is in memory, or made it present, so that a failed disk read is an error and
+//! not a signal; a page that is reclaimed in between and cannot be read again still raises SIGBUS.
 
 #![expect(unsafe_code, reason = "mapping and copying raw memory")]
 
@@ -14,18 +14,18 @@ use std::ptr::NonNull;
 use rustix::fs::{AtFlags, StatxFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::piece::{Piece, copy};
+use crate::piece::{MemoryPiece, copy};
 use crate::process::fork_generation;
 
 const PAGE: usize = 4096;
 
-/// Which file a descriptor is of. Numbers of files that are gone are given to others, which were born later.
+/// Identity of the file of a descriptor. Inode numbers of removed files are reused, hence also the birth time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileIdentity {
     device: (u32, u32),
     inode: u64,
-    /// Zero where the file system does not know.
-    born: (i64, u32),
+    /// Zero where the file system has no birth time.
+    birth: (i64, u32),
 }
 
 impl FileIdentity {
@@ -36,11 +36,11 @@ impl FileIdentity {
         let knows_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
         let born = if knows_birth { (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec) } else { (0, 0) };
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
-        Ok((FileIdentity { device, inode: stat.stx_ino, born }, stat.stx_size))
+        Ok((FileIdentity { device, inode: stat.stx_ino, birth: born }, stat.stx_size))
     }
 }
 
-/// Whether a file has a name in some directory: one that was removed lives on without, and so does memory that never had one.
+/// Whether a file has a name in a directory; false for a removed file and for anonymous memory.
 #[must_use]
 pub fn has_name(fd: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(fd).is_ok_and(|stat| stat.st_nlink != 0)
@@ -72,7 +72,7 @@ impl FileMap {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd, 0) }?;
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let map = FileMap { base, len, made_in: fork_generation() };
-        // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
+        // SAFETY: the range is exactly the mapping made above; the advice has no effect in this process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }?;
         Ok(Some(map))
     }
@@ -91,12 +91,12 @@ impl FileMap {
         if end <= start {
             return Ok(());
         }
-        let at = self.place(start);
+        let at = self.address_of(start);
         // SAFETY: `start..end` lies inside the mapping; populating for reading changes no byte.
         let populated =
             unsafe { rustix::mm::madvise(at.cast_mut().cast(), end - start, Advice::LinuxPopulateRead) };
         match populated {
-            // A kernel before 5.14: pages come when they are touched.
+            // A kernel before 5.14: pages are mapped when they are touched.
             Err(rustix::io::Errno::INVAL) => Ok(()),
             other => Ok(other?),
         }
@@ -106,40 +106,34 @@ impl FileMap {
     #[inline]
     pub fn copy_to(&self, at: usize, target: &mut [u8]) {
         assert!(at <= self.len && target.len() <= self.len - at, "a copy stays inside the mapping");
-        let source = self.place(at);
-        // SAFETY: the source lies inside the mapping, as asserted, and `target` is exclusively ours, so they do not overlap.
-        // Whoever writes the file meanwhile only spoils the values of plain bytes.
+        let source = self.address_of(at);
+        // SAFETY: the source lies inside the mapping, as asserted, and `target` is exclusively ours, so they do not overlap. A concurrent
+        // writer of the file only changes the values of plain bytes.
         unsafe { copy(source, target.as_mut_ptr(), target.len()) };
     }
 
     /// Bytes from `at` on, as they are when they are copied.
     #[must_use]
     #[inline]
-    pub fn part(&self, at: usize, bytes: usize) -> Piece<'_> {
+    pub fn part(&self, at: usize, bytes: usize) -> MemoryPiece<'_> {
         assert!(at <= self.len && bytes <= self.len - at, "a part stays inside the mapping");
         // SAFETY: the bytes lie inside the mapping, which is there for as long as `self` is.
-        unsafe { Piece::from_raw(self.place(at), bytes) }
-    }
-
-    /// Asks for bytes that are copied soon to come nearer.
-    #[inline]
-    pub fn fetch(&self, at: usize, bytes: usize) {
-        crate::prefetch::fetch(self.base.as_ptr().wrapping_add(at), bytes);
+        unsafe { MemoryPiece::from_raw(self.address_of(at), bytes) }
     }
 
     #[inline]
-    fn place(&self, at: usize) -> *const u8 {
-        assert!(at <= self.len, "a place inside the mapping");
+    fn address_of(&self, at: usize) -> *const u8 {
+        assert!(at <= self.len, "an offset inside the mapping");
         // SAFETY: `at <= len`, so the result is inside the mapping or one past its end.
         unsafe { self.base.as_ptr().add(at) }
     }
 }
 
-/// Whether all of a range of a file is in memory or on its way there; `None` where we are not told: by a kernel before 6.5, or of somebody
-/// else's file. Behind the file's end nothing is.
+/// Whether all of a range of a file is in memory or being read into it; `None` if unknown: a kernel before 6.5, or a file of another
+/// user. False beyond the file's end.
 ///
-/// Pages of a mapping that are in memory come when they are touched, sixteen or a large page at a time; asking for each of them first, as
-/// [`FileMap::populate`] does, takes longer than copying it.
+/// Pages of a mapping that are in memory are mapped when they are touched, sixteen or a large page per fault; populating them first with
+/// [`FileMap::populate`] takes longer than copying them.
 #[must_use]
 pub fn is_in_memory(file: BorrowedFd<'_>, range: Range<u64>) -> Option<bool> {
     let page = rustix::param::page_size() as u64;
@@ -151,17 +145,17 @@ pub fn is_in_memory(file: BorrowedFd<'_>, range: Range<u64>) -> Option<bool> {
     cached_pages(file, start..range.end).map(|cached| pages <= cached)
 }
 
-/// How many pages of a range of a file are in memory; `None` where that is not told.
+/// Number of pages of a range of a file in memory; `None` if unknown.
 fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
     /// As the kernel has them: `struct cachestat_range` and `struct cachestat`.
     #[repr(C)]
-    struct Asked {
+    struct CachestatRange {
         offset: u64,
         bytes: u64,
     }
     #[repr(C)]
     #[derive(Default)]
-    struct Told {
+    struct CachestatCounts {
         cached: u64,
         dirty: u64,
         writeback: u64,
@@ -170,29 +164,29 @@ fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Option<u64> {
     }
     /// The number of `cachestat` on every architecture that we run on.
     const CACHESTAT: libc::c_long = 451;
-    let asked = Asked { offset: range.start, bytes: range.end - range.start };
-    let mut told = Told::default();
+    let asked = CachestatRange { offset: range.start, bytes: range.end - range.start };
+    let mut told = CachestatCounts::default();
     // SAFETY: the descriptor is open, and both structures live and have the kernel's layout.
     let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const asked, &raw mut told, 0) };
     (result == 0).then_some(told.cached)
 }
 
-/// Bytes that belong to a place of a file.
+/// Bytes for an offset of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scattered<'a> {
-    /// Where in the file.
+    /// File offset.
     pub at: u64,
-    /// What.
+    /// The bytes.
     pub bytes: &'a [u8],
 }
 
 /// Most bytes of a file that are mapped for one [`scatter`].
 pub const SCATTER_SPAN_MAX: u64 = 4 << 20;
 
-/// Writes pieces that ascend and do not overlap into a file, each byte and no other, by a mapping; lengthens the file if need be. False:
-/// the file or the kernel does not allow it, or there is no room; nothing is written then, but the file may be longer.
+/// Writes ascending, disjoint pieces into a file by a mapping, exactly these bytes; lengthens the file if needed. False: the file or the
+/// kernel does not allow it, or there is no space; no byte is written then, but the file may be longer.
 ///
-/// The file must not be cut meanwhile.
+/// The file must not be truncated concurrently.
 pub fn scatter(fd: BorrowedFd<'_>, pieces: &[Scattered<'_>]) -> io::Result<bool> {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return Ok(true) };
     let ascends =
@@ -202,7 +196,7 @@ pub fn scatter(fd: BorrowedFd<'_>, pieces: &[Scattered<'_>]) -> io::Result<bool>
     if !ascends || SCATTER_SPAN_MAX < end - start || end == first.at {
         return Ok(false);
     }
-    // Blocks first: a page that none could be had for would be a signal at its first touch. This never shortens the file.
+    // Blocks first: a page without a block would raise SIGBUS at its first touch. This never shortens the file.
     let room = rustix::fs::FallocateFlags::empty();
     if rustix::io::retry_on_intr(|| rustix::fs::fallocate(fd, room, first.at, end - first.at)).is_err() {
         return Ok(false);
@@ -217,7 +211,7 @@ pub fn scatter(fd: BorrowedFd<'_>, pieces: &[Scattered<'_>]) -> io::Result<bool>
 }
 
 impl FileMap {
-    /// Maps a range of the file for writing, with all its pages present and writable. `None`: that cannot be had.
+    /// Maps a range of the file for writing, with all its pages present and writable. `None`: not possible.
     fn for_writing(fd: BorrowedFd<'_>, start: u64, len: usize) -> Option<FileMap> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the address is chosen by the kernel, so no memory in use is replaced.
@@ -225,7 +219,7 @@ impl FileMap {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, MapFlags::SHARED, fd, start) };
         let base = NonNull::new(base.ok()?.cast::<u8>())?;
         let map = FileMap { base, len, made_in: fork_generation() };
-        // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
+        // SAFETY: the range is exactly the mapping made above; the advice has no effect in this process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }.ok()?;
         // SAFETY: as above; populating for writing changes no byte.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxPopulateWrite) }.ok()?;
@@ -236,16 +230,16 @@ impl FileMap {
     #[inline]
     fn copy_from(&self, at: usize, bytes: &[u8]) {
         assert!(at <= self.len && bytes.len() <= self.len - at, "a copy stays inside the mapping");
-        let target = self.place(at).cast_mut();
-        // SAFETY: the target lies inside the mapping, as asserted, which only [`FileMap::for_writing`] leads here with and nobody forms
-        // references to; `bytes` is ordinary memory, so they do not overlap.
+        let target = self.address_of(at).cast_mut();
+        // SAFETY: the target lies inside the mapping, as asserted, which only [`FileMap::for_writing`] makes and to which no reference
+        // exists; `bytes` is ordinary memory, so they do not overlap.
         unsafe { copy(bytes.as_ptr(), target, bytes.len()) };
     }
 }
 
 impl Drop for FileMap {
     fn drop(&mut self) {
-        // In a forked child the mapping was not inherited, and its place may be somebody else's by now.
+        // A forked child did not inherit the mapping; its addresses may belong to another mapping by now.
         if self.made_in == fork_generation() {
             // SAFETY: exactly the mapping that was made, unmapped once.
             let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
@@ -280,12 +274,12 @@ mod tests {
         let path = dir.path().join("file");
         let make = || FileIdentity::of(std::fs::File::create(&path).unwrap().as_fd()).unwrap().0;
         let first = make();
-        // Births are told in ticks of the kernel's clock.
+        // Birth times have the resolution of the kernel's clock tick.
         let is_another = (0..1_000_000).any(|_| {
             std::fs::remove_file(&path).unwrap();
             make() != first
         });
-        assert!(is_another || first.born == (0, 0), "{first:?}");
+        assert!(is_another || first.birth == (0, 0), "{first:?}");
     }
 
     #[test]
@@ -296,13 +290,13 @@ mod tests {
         file.set_len(2 * BYTES).unwrap();
         let told = |range| is_in_memory(file.as_fd(), range);
         if told(0..BYTES).is_none() {
-            eprintln!("SKIPPED: this kernel does not tell what is in memory");
+            eprintln!("SKIPPED: this kernel has no cachestat");
             return;
         }
         for range in [0..BYTES, 5000..70_000, 70_001..70_002, BYTES - 1..BYTES, 10..10] {
             assert_eq!(told(range.clone()), Some(true), "{range:?}");
         }
-        // What was never written is in no page, and what is behind the end in none either.
+        // Unwritten ranges and ranges beyond the end have no pages.
         for range in [BYTES..2 * BYTES, BYTES - 4096..BYTES + 1, 2 * BYTES..3 * BYTES] {
             assert_eq!(told(range.clone()), Some(false), "{range:?}");
         }

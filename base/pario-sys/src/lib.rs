@@ -1,8 +1,8 @@
-//! The edges where the compiler cannot help: memory that another process writes, descriptors that travel over sockets,
-//! futexes, fork. Everything above is safe Rust on top of this crate.
+//! System interfaces outside the compiler's guarantees: shared memory, descriptor passing, futexes, fork. All floors above are safe Rust
+//! on top of this crate.
 //!
-//! Never: forms a Rust reference to memory that another process can write (single atomics excepted); trusts such bytes.
-//! Always: each `unsafe` block does one thing and says why it may.
+//! Never: forms a Rust reference to memory that another process can write (single atomics excepted); trusts such bytes. Always: each
+//! `unsafe` block does one thing and states why it is sound.
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -11,6 +11,8 @@ mod readme {}
 pub mod aligned;
 pub mod backing;
 pub mod clock;
+pub mod counting;
+pub mod dir;
 #[cfg_attr(loom, path = "loom/doorbell.rs")]
 pub mod doorbell;
 pub mod file_lock;
@@ -18,12 +20,12 @@ pub mod file_map;
 pub mod kill_point;
 #[cfg(not(loom))]
 mod large;
-pub mod nap;
+pub mod lent;
+pub mod mutex;
 pub mod piece;
-mod prefetch;
+pub mod preallocation;
 pub mod process;
 pub mod processors;
-pub mod room;
 #[cfg_attr(loom, path = "loom/shared.rs")]
 pub mod shared;
 pub mod signals;
@@ -40,7 +42,8 @@ pub use aligned::AlignedBuffer;
 pub use clock::{MonotonicClock, wall_ns};
 pub use doorbell::Doorbell;
 pub use file_map::FileMap;
-pub use piece::{Piece, read_exact_or_end_at, write_pieces_at};
+pub use lent::{LentBorrow, LentMemory, LentSlot, TargetList};
+pub use piece::{MemoryPiece, read_exact_or_end_at, write_pieces_at};
 pub use process::fork_generation;
-pub use shared::{Access, AttachError, AttachLimit, FutexWait, Shared};
+pub use shared::{AttachError, AttachLimit, FutexWait, MapAccess, SharedMemory};
 pub use socket::{Blocking, PeerCredentials, receive, send};

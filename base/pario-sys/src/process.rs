@@ -1,24 +1,24 @@
-//! Processes: telling a living one from a dead one whose number was reused, descriptor limits, and noticing `fork`.
+//! Processes: distinguishing a living process from a dead one with a reused number, descriptor limits, and detecting `fork`.
 
-#![expect(unsafe_code, reason = "pthread_atfork takes a C callback")]
+#![expect(unsafe_code, reason = "pthread_atfork and atexit take C callbacks")]
 
 use std::io;
-use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Once, OnceLock};
 
 use rustix::process::Resource;
 
-/// Closes every descriptor from `first` on. For a process that has just begun and owns none of them: what it inherited was
-/// opened by somebody else.
+/// Closes every descriptor from `first` on. For a process that has just started and owns none of them: inherited descriptors were opened
+/// by its parent.
 pub fn close_descriptors_from(first: u32) {
-    // SAFETY: closing descriptors that no Rust value of this process owns breaks no promise; the caller has just begun.
+    // SAFETY: closing descriptors that no Rust value of this process owns breaks no promise; the caller has just started.
     let result = unsafe { libc::close_range(first, u32::MAX, 0) };
-    // Kernels before 5.9 do not know the call; inherited descriptors are untidy, not wrong.
+    // Kernels before 5.9 do not have the call; inherited descriptors are untidy, not wrong.
     let _ = result;
 }
 
-/// A sign that something inside this process lives: a descriptor with a name, which the kernel takes away with its owner.
-/// Others see it with [`has_sign`].
+/// A sign of life of a session in this process: a named descriptor, which the kernel closes with its owner. Other processes check it with
+/// [`has_sign`].
 #[derive(Debug)]
 pub struct Sign {
     _descriptor: std::os::fd::OwnedFd,
@@ -31,7 +31,7 @@ impl Sign {
     }
 }
 
-/// Whether a process shows the sign; `None` if that cannot be told.
+/// Whether a process shows the sign; `None` if unknown.
 #[must_use]
 pub fn has_sign(pid: u32, name: &str) -> Option<bool> {
     let wanted = format!("/memfd:{name} (deleted)");
@@ -40,11 +40,21 @@ pub fn has_sign(pid: u32, name: &str) -> Option<bool> {
     Some(links.any(|link| link.as_os_str() == wanted.as_str()))
 }
 
-/// When a process started, in clock ticks since boot: with its number, this names it for ever. `None`: there is none.
+/// This machine's name. A separate time namespace counts as another machine: start times of its processes mean nothing outside.
+#[must_use]
+pub fn host_name() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    match crate::clock::time_namespace() {
+        Some(namespace) => format!("{name}/time-{namespace}"),
+        None => name,
+    }
+}
+
+/// Start time of a process in clock ticks since boot: with its number, this identifies it uniquely. `None`: there is none.
 #[must_use]
 pub fn start_ticks(pid: u32) -> Option<u64> {
     match stat_of(pid)? {
-        // A zombie holds its number but does nothing any more.
+        // A zombie holds its number but runs no more.
         (b'Z' | b'X', _) => None,
         (_, ticks) => Some(ticks),
     }
@@ -54,6 +64,37 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 #[must_use]
 pub fn is_alive(pid: u32, started_ticks: u64) -> bool {
     start_ticks(pid) == Some(started_ticks)
+}
+
+/// What a process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Activity {
+    /// It runs, sleeps, or waits for a processor or a disk.
+    Running,
+    /// A signal or a debugger has stopped it.
+    Stopped,
+    /// It has ended.
+    Ended,
+}
+
+/// What the process that started then does now.
+#[must_use]
+pub fn activity(pid: u32, started_ticks: u64) -> Activity {
+    match stat_of(pid) {
+        Some((b'T' | b't', ticks)) if ticks == started_ticks => Activity::Stopped,
+        Some((b'Z' | b'X', _)) | None => Activity::Ended,
+        Some((_, ticks)) if ticks == started_ticks => Activity::Running,
+        Some(_) => Activity::Ended,
+    }
+}
+
+/// Whether a thread of the process runs, waits for a processor, or waits for a disk: what it was told to do may take its time.
+#[must_use]
+pub fn is_busy(pid: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let state =
+        |thread: std::fs::DirEntry| Some(parse_stat(&std::fs::read(thread.path().join("stat")).ok()?)?.0);
+    threads.flatten().filter_map(state).any(|state| matches!(state, b'R' | b'D'))
 }
 
 fn stat_of(pid: u32) -> Option<(u8, u64)> {
@@ -79,12 +120,33 @@ pub fn raise_descriptor_limit() -> io::Result<u64> {
     Ok(limit.current.unwrap_or(u64::MAX))
 }
 
+static AT_EXIT: OnceLock<fn()> = OnceLock::new();
+
+/// Registers `run` to be called when this process ends by `exit` or by returning from `main`, or when the library that this code is part
+/// of is unloaded. Only the first registered function is called.
+pub fn at_exit(run: fn()) {
+    if AT_EXIT.set(run).is_err() {
+        return;
+    }
+    // SAFETY: `run_at_exit` is a function for as long as this library is loaded, and the C library calls it before it is unloaded.
+    let result = unsafe { libc::atexit(run_at_exit) };
+    // Without memory for one entry the process fails elsewhere; its end is not observed.
+    let _ = result;
+}
+
+extern "C" fn run_at_exit() {
+    if let Some(run) = AT_EXIT.get() {
+        // A panic must not cross into C; it has been reported already.
+        let _ = std::panic::catch_unwind(run);
+    }
+}
+
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static WATCH_FORKS: Once = Once::new();
 
-/// A number that is another one in a forked child, so that handles made before can tell that they are in one.
+/// A number that differs in a forked child, so that handles created before the fork can detect it.
 ///
-/// Counts from the first call on; `vfork` and a bare `clone` are not seen, since they run no handlers.
+/// Counts from the first call on; `vfork` and a bare `clone` are not detected, since they run no handlers.
 #[must_use]
 pub fn fork_generation() -> u64 {
     WATCH_FORKS.call_once(|| {
@@ -102,6 +164,18 @@ extern "C" fn count_fork() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_runs_makes_its_process_busy() {
+        assert!(is_busy(std::process::id()), "this thread runs");
+        assert!(!is_busy(u32::MAX), "there is no such process");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        while is_busy(child.id()) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn reads_stat_with_a_hostile_name() {
@@ -145,7 +219,7 @@ mod tests {
             unsafe { libc::_exit(code) };
         }
         let mut status = 0;
-        // SAFETY: `status` is a valid place; the child is ours.
+        // SAFETY: `status` is valid memory; the child is ours.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((waited, libc::WEXITSTATUS(status)), (child, 7));
         assert_eq!(fork_generation(), before);

@@ -1,14 +1,14 @@
-//! How many processors the processes of a job have together.
+//! Number of processors of a job's processes together.
 //!
-//! Never: says less because this process is bound to some of them. Always: at least one; counted once.
+//! Never: reduced by this process's own affinity. Always: at least one; counted once.
 
 #![expect(unsafe_code, reason = "a call that the wrapper has no word for")]
 
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Those of the job's control group as far as that is told, or all of the machine. Not those that this process may use, which are fewer
-/// where each is bound to its own.
+/// Processors of the job's control group if known, else all of the machine. Not this process's affinity mask, which is smaller where each
+/// process is bound to its own processors.
 #[must_use]
 pub fn processors() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();

@@ -19,23 +19,23 @@ use rustix::thread::futex;
 
 use crate::clock::timespec;
 use crate::large;
-use crate::piece::Piece;
+use crate::piece::MemoryPiece;
 use crate::process::fork_generation;
 
-/// Less stays in the cache: it may be read again at once.
+/// Smaller copies stay in the cache: they may be read again immediately.
 const STREAMED_BYTES_MIN: usize = 4096;
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// What a mapping may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum MapAccess {
     /// Loads only.
     ReadOnly,
     /// Loads and stores.
     ReadWrite,
 }
 
-/// Sizes of a segment that [`Shared::attach`] accepts.
+/// Sizes of a segment that [`SharedMemory::attach`] accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachLimit {
     /// Shortest.
@@ -55,7 +55,7 @@ pub enum AttachError {
     Size {
         /// Its length.
         bytes: u64,
-        /// What was accepted.
+        /// The accepted limit.
         limit: AttachLimit,
     },
     /// The operating system refused.
@@ -63,43 +63,43 @@ pub enum AttachError {
     Os(#[from] io::Error),
 }
 
-/// How a [`Shared::futex_wait`] ended.
+/// How a [`SharedMemory::futex_wait`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FutexWait {
-    /// By a wake, or for no reason: look at the word again.
+    /// By a wake, or spuriously: check the word again.
     Woken,
     /// The time is over.
     TimedOut,
-    /// The word was not what was expected, so there was no wait.
+    /// The word differed from the expected value, so there was no wait.
     Changed,
 }
 
-/// Memory shared with other processes. The mapping holds until it is dropped; a peer may write the bytes at any time.
+/// Memory shared with other processes. Mapped until it is dropped; a peer may write the bytes at any time.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedMemory {
     base: NonNull<u8>,
     len: usize,
-    access: Access,
+    access: MapAccess,
     made_in: u64,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; all methods are atomics or bounded copies of untrusted bytes.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above; no method forms a reference to plain bytes of the mapping.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMemory {}
 
-impl Shared {
+impl SharedMemory {
     /// Makes a segment of `bytes`, rounded up to whole pages, with all its space allocated; the descriptor is for the peer.
-    pub fn create(name: &str, bytes: usize) -> io::Result<(Shared, OwnedFd)> {
-        Shared::create_in_steps(name, bytes, bytes)
+    pub fn create(name: &str, bytes: usize) -> io::Result<(SharedMemory, OwnedFd)> {
+        SharedMemory::create_in_steps(name, bytes, bytes)
     }
 
-    /// The same with space for its first `first` bytes only: nobody may touch the others before [`Shared::make_present`].
-    pub fn create_in_steps(name: &str, bytes: usize, first: usize) -> io::Result<(Shared, OwnedFd)> {
+    /// The same with space for its first `first` bytes only: the rest must not be touched before [`SharedMemory::make_present`].
+    pub fn create_in_steps(name: &str, bytes: usize, first: usize) -> io::Result<(SharedMemory, OwnedFd)> {
         let len = round_up_to_page(bytes).ok_or(io::ErrorKind::InvalidInput)?;
         let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
-        let shared = Shared::map(&fd, len, Access::ReadWrite)?;
+        let shared = SharedMemory::map(&fd, len, MapAccess::ReadWrite)?;
         shared.make_present(&fd, 0..first.clamp(1, len))?;
         rustix::fs::fcntl_add_seals(&fd, SEALS)?;
         Ok((shared, fd))
@@ -110,7 +110,7 @@ impl Shared {
     pub fn make_present(&self, fd: &OwnedFd, range: Range<usize>) -> io::Result<()> {
         let range = range.start.min(self.len)..range.end.min(self.len);
         large::make(fd, self.base, &range);
-        // By pieces: a signal in the middle of one takes that one back.
+        // Piecewise: a signal during `fallocate` undoes only the current piece.
         for start in range.clone().step_by(LARGE_PAGE_BYTES) {
             let bytes = (range.end - start).min(LARGE_PAGE_BYTES) as u64;
             let piece = || rustix::fs::fallocate(fd, FallocateFlags::KEEP_SIZE, start as u64, bytes);
@@ -119,8 +119,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Maps a segment that a peer made, after checking that nobody can change its size any more.
-    pub fn attach(fd: OwnedFd, access: Access, limit: AttachLimit) -> Result<Shared, AttachError> {
+    /// Maps a segment of a peer, after checking that its size is sealed.
+    pub fn attach(fd: OwnedFd, access: MapAccess, limit: AttachLimit) -> Result<SharedMemory, AttachError> {
         // Files that cannot be sealed at all answer EINVAL.
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| AttachError::NotSealed)?;
         let stat = rustix::fs::fstat(&fd).map_err(io::Error::from)?;
@@ -132,17 +132,17 @@ impl Shared {
         if len == 0 || len < limit.bytes_min || limit.bytes_max < len {
             return Err(AttachError::Size { bytes, limit });
         }
-        Ok(Shared::map(&fd, len, access)?)
+        Ok(SharedMemory::map(&fd, len, access)?)
     }
 
-    fn map(fd: &OwnedFd, len: usize, access: Access) -> io::Result<Shared> {
+    fn map(fd: &OwnedFd, len: usize, access: MapAccess) -> io::Result<SharedMemory> {
         let protection = match access {
-            Access::ReadOnly => ProtFlags::READ,
-            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+            MapAccess::ReadOnly => ProtFlags::READ,
+            MapAccess::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
         let base = large::map(fd.as_fd(), len, protection)?;
-        let shared = Shared { base, len, access, made_in: fork_generation() };
-        // SAFETY: the range is exactly the mapping made above; the advice changes nothing in this process.
+        let shared = SharedMemory { base, len, access, made_in: fork_generation() };
+        // SAFETY: the range is exactly the mapping made above; the advice has no effect in this process.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) }?;
         Ok(shared)
     }
@@ -166,7 +166,7 @@ impl Shared {
         self.atomic_u64(at).store(value, ordering);
     }
 
-    /// Adds to the word at `at`, a multiple of 8; returns what it was.
+    /// Adds to the word at `at`, a multiple of 8; returns the previous value.
     pub fn fetch_add_u64(&self, at: usize, value: u64, ordering: Ordering) -> u64 {
         self.assert_writable();
         self.atomic_u64(at).fetch_add(value, ordering)
@@ -187,9 +187,9 @@ impl Shared {
     /// Copies bytes out. A peer that writes them meanwhile makes them any mixture of old and new.
     pub fn read(&self, at: usize, target: &mut [u8]) {
         let source = self.pointer(at, target.len());
-        // SAFETY: `pointer` checked that the source lies in the mapping; `target` is a Rust slice and so cannot overlap it,
-        // since no reference to the mapping exists. A peer that races only spoils the values, which are plain bytes that
-        // every caller treats as untrusted.
+        // SAFETY: `pointer` checked that the source lies in the mapping; `target` is a Rust slice and so cannot overlap it, since no
+        // reference to the mapping exists. A concurrent peer only changes the values, which are plain bytes that every caller treats as
+        // untrusted.
         unsafe { std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len()) };
     }
 
@@ -197,12 +197,12 @@ impl Shared {
     pub fn write(&self, at: usize, source: &[u8]) {
         self.assert_writable();
         let target = self.pointer(at, source.len());
-        // SAFETY: `pointer` checked that the target lies in the mapping, which is writable; `source` is a Rust slice and so
-        // cannot overlap it. A peer that races only spoils bytes that readers treat as untrusted.
+        // SAFETY: `pointer` checked that the target lies in the mapping, which is writable; `source` is a Rust slice and so cannot
+        // overlap it. A concurrent peer only changes bytes that readers treat as untrusted.
         unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len()) };
     }
 
-    /// The same past the caches, where there is enough of it: for what a peer reads later, and nobody here.
+    /// The same past the caches, above a minimum size: for bytes that a peer reads later and this process does not.
     pub fn write_once(&self, at: usize, source: &[u8]) {
         if source.len() < STREAMED_BYTES_MIN {
             return self.write(at, source);
@@ -215,12 +215,12 @@ impl Shared {
 
     /// Bytes for a system call, without a reference to them.
     #[must_use]
-    pub fn piece(&self, range: Range<usize>) -> Piece<'_> {
+    pub fn piece(&self, range: Range<usize>) -> MemoryPiece<'_> {
         assert!(range.start <= range.end, "range {range:?} runs backwards");
         let len = range.end - range.start;
         let start = self.pointer(range.start, len);
         // SAFETY: `pointer` checked that the range lies in the mapping, which lives as long as the borrow of `self`.
-        unsafe { Piece::from_raw(start, len) }
+        unsafe { MemoryPiece::from_raw(start, len) }
     }
 
     /// Sleeps while the word at `at` (a multiple of 4) is `expected`, until a wake or for `timeout`.
@@ -239,7 +239,7 @@ impl Shared {
         futex::wake(self.atomic_u32(at), futex::Flags::empty(), count).unwrap_or(0)
     }
 
-    /// Makes the pages of `range` present, so that their first touch costs nothing. Best effort.
+    /// Makes the pages of `range` present, so that their first touch causes no fault. Best effort.
     pub fn prefault(&self, range: Range<usize>) {
         let page = rustix::param::page_size();
         let start = range.start / page * page;
@@ -248,8 +248,8 @@ impl Shared {
             return;
         }
         let advice = match self.access {
-            Access::ReadOnly => Advice::LinuxPopulateRead,
-            Access::ReadWrite => Advice::LinuxPopulateWrite,
+            MapAccess::ReadOnly => Advice::LinuxPopulateRead,
+            MapAccess::ReadWrite => Advice::LinuxPopulateWrite,
         };
         let address = self.pointer(start, end - start);
         // SAFETY: the range lies in the mapping; populating changes no contents.
@@ -281,13 +281,13 @@ impl Shared {
     }
 
     fn assert_writable(&self) {
-        assert_eq!(self.access, Access::ReadWrite, "store into a read-only mapping");
+        assert_eq!(self.access, MapAccess::ReadWrite, "store into a read-only mapping");
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // The range is not mapped in a forked child (MADV_DONTFORK); by now something else may lie there.
+        // The range is not mapped in a forked child (MADV_DONTFORK); another mapping may be there by now.
         if self.made_in != fork_generation() {
             return;
         }
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn created_segment_is_rounded_sealed_and_zero() {
-        let (shared, fd) = Shared::create("test", 5000).unwrap();
+        let (shared, fd) = SharedMemory::create("test", 5000).unwrap();
         assert_eq!(shared.len(), 8192);
         assert_eq!(shared.load_u64(8184, Ordering::Relaxed), 0);
         for bytes in [0, 4096, 16384] {
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn both_mappings_see_the_same_bytes() {
-        let (writer, fd) = Shared::create("test", 4096).unwrap();
-        let reader = Shared::attach(fd, Access::ReadOnly, LIMIT).unwrap();
+        let (writer, fd) = SharedMemory::create("test", 4096).unwrap();
+        let reader = SharedMemory::attach(fd, MapAccess::ReadOnly, LIMIT).unwrap();
         writer.write(100, b"abc");
         writer.store_u64(8, 7, Ordering::Release);
         assert_eq!(writer.fetch_add_u64(8, 2, Ordering::AcqRel), 7);
@@ -347,13 +347,19 @@ mod tests {
         let open = rustix::fs::memfd_create("open", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&open, 8192).unwrap();
         rustix::fs::fcntl_add_seals(&open, SealFlags::SHRINK | SealFlags::GROW).unwrap();
-        assert!(matches!(Shared::attach(open, Access::ReadOnly, LIMIT), Err(AttachError::NotSealed)));
+        assert!(matches!(
+            SharedMemory::attach(open, MapAccess::ReadOnly, LIMIT),
+            Err(AttachError::NotSealed)
+        ));
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
-        assert!(matches!(Shared::attach(file.into(), Access::ReadOnly, LIMIT), Err(AttachError::NotSealed)));
+        assert!(matches!(
+            SharedMemory::attach(file.into(), MapAccess::ReadOnly, LIMIT),
+            Err(AttachError::NotSealed)
+        ));
         let (reader, _writer) = std::io::pipe().unwrap();
         assert!(matches!(
-            Shared::attach(reader.into(), Access::ReadOnly, LIMIT),
+            SharedMemory::attach(reader.into(), MapAccess::ReadOnly, LIMIT),
             Err(AttachError::NotSealed)
         ));
     }
@@ -364,8 +370,8 @@ mod tests {
             (4096, AttachLimit { bytes_min: 8192, bytes_max: 1 << 20 }),
             (8192, AttachLimit { bytes_min: 0, bytes_max: 4096 }),
         ] {
-            let (_, fd) = Shared::create("test", bytes).unwrap();
-            let error = Shared::attach(fd, Access::ReadOnly, limit).unwrap_err();
+            let (_, fd) = SharedMemory::create("test", bytes).unwrap();
+            let error = SharedMemory::attach(fd, MapAccess::ReadOnly, limit).unwrap_err();
             assert!(
                 matches!(error, AttachError::Size { bytes: found, .. } if found == bytes as u64),
                 "{error}"
@@ -376,26 +382,26 @@ mod tests {
     #[test]
     #[should_panic(expected = "outside the segment")]
     fn reading_past_the_end_stops() {
-        let (shared, _fd) = Shared::create("test", 4096).unwrap();
+        let (shared, _fd) = SharedMemory::create("test", 4096).unwrap();
         shared.read(4090, &mut [0; 7]);
     }
 
     #[test]
     #[should_panic(expected = "read-only")]
     fn storing_into_a_read_only_mapping_stops() {
-        let (_writer, fd) = Shared::create("test", 4096).unwrap();
-        let reader = Shared::attach(fd, Access::ReadOnly, LIMIT).unwrap();
+        let (_writer, fd) = SharedMemory::create("test", 4096).unwrap();
+        let reader = SharedMemory::attach(fd, MapAccess::ReadOnly, LIMIT).unwrap();
         reader.store_u64(0, 1, Ordering::Relaxed);
     }
 
     #[test]
     fn futex_waits_for_change_wake_or_time() {
-        let (shared, fd) = Shared::create("test", 4096).unwrap();
+        let (shared, fd) = SharedMemory::create("test", 4096).unwrap();
         let shared = Arc::new(shared);
         assert_eq!(shared.futex_wait(0, 1, None), FutexWait::Changed);
         assert_eq!(shared.futex_wait(0, 0, Some(Duration::from_millis(1))), FutexWait::TimedOut);
-        // The sleeper waits through a second, read-only mapping: shared futexes are told apart by file, not by address.
-        let peer = Shared::attach(fd, Access::ReadOnly, LIMIT).unwrap();
+        // The sleeper waits through a second, read-only mapping: shared futexes are identified by file, not by address.
+        let peer = SharedMemory::attach(fd, MapAccess::ReadOnly, LIMIT).unwrap();
         let sleeper = std::thread::spawn(move || {
             while peer.load_u32(0, Ordering::Acquire) == 0 {
                 let _ = peer.futex_wait(0, 0, Some(Duration::from_secs(20)));
@@ -408,7 +414,7 @@ mod tests {
     }
 
     /// In a child: puts a page of its own where the mapping was, drops the mapping, and touches the page.
-    fn drop_in_child(shared: Shared) -> i32 {
+    fn drop_in_child(shared: SharedMemory) -> i32 {
         let base = shared.base.as_ptr();
         let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
@@ -423,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_has_no_mapping_and_does_not_unmap_what_took_its_place() {
-        let (shared, _fd) = Shared::create("test", 4096).unwrap();
+        let (shared, _fd) = SharedMemory::create("test", 4096).unwrap();
         // SAFETY: the child makes plain system calls only and ends by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
@@ -432,7 +438,7 @@ mod tests {
             unsafe { libc::_exit(code) };
         }
         let mut status = 0;
-        // SAFETY: `status` is a valid place; the child is ours.
+        // SAFETY: `status` is valid memory; the child is ours.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!((waited, libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (child, true, 7));
         shared.store_u64(0, 1, Ordering::Relaxed);

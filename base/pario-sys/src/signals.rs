@@ -18,7 +18,7 @@ impl Signals {
     pub fn catch(numbers: &[i32]) -> io::Result<Signals> {
         // SAFETY: all zeros is a valid `sigset_t`, and `sigemptyset` below sets it up in any case.
         let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `set` is a valid place for a set.
+        // SAFETY: `set` points to valid memory for a signal set.
         unsafe { libc::sigemptyset(&raw mut set) };
         for number in numbers {
             // SAFETY: `set` was made by `sigemptyset`; a wrong number is an error, not undefined.
@@ -26,7 +26,7 @@ impl Signals {
                 return Err(io::Error::last_os_error());
             }
         }
-        // SAFETY: `set` is a valid set, and no old one is asked for.
+        // SAFETY: `set` is a valid set, and the old one is not requested.
         let blocked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if blocked != 0 {
             return Err(io::Error::from_raw_os_error(blocked));
@@ -36,7 +36,7 @@ impl Signals {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `signalfd` returned a fresh descriptor that nobody else owns.
+        // SAFETY: `signalfd` returned a fresh descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Signals { fd })
     }

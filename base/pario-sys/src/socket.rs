@@ -1,6 +1,6 @@
-//! Messages with descriptors over unix sockets, and the same calls on TCP; who the peer is; how soon a dead host is noticed.
+//! Messages with descriptors over unix sockets, and the same calls on TCP; credentials of the peer; detection of dead hosts.
 //!
-//! Never: raises SIGPIPE; keeps a descriptor it was not asked to keep. Always: received descriptors are close-on-exec.
+//! Never: raises SIGPIPE; keeps a descriptor that the caller did not request. Always: received descriptors are close-on-exec.
 
 #![expect(unsafe_code, reason = "peer credentials are read by getsockopt, since a pid of 0 has no safe form")]
 
@@ -20,13 +20,13 @@ pub const DESCRIPTORS_MAX: usize = 4;
 /// Whether a call on a socket may sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blocking {
-    /// Until there is room or something to read.
+    /// Until there is space or data.
     Wait,
     /// [`io::ErrorKind::WouldBlock`] instead.
     Never,
 }
 
-/// Who connected a unix socket.
+/// Process and user that connected a unix socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerCredentials {
     /// Process; 0 if it is outside our pid namespace.
@@ -37,7 +37,7 @@ pub struct PeerCredentials {
     pub gid: u32,
 }
 
-/// Sends what fits of the slices, one after the other, and all descriptors with the first byte; returns how many bytes went.
+/// Sends a prefix of the concatenated slices, and all descriptors with the first byte; returns the number of bytes sent.
 pub fn send(
     fd: BorrowedFd<'_>,
     pieces: &[IoSlice<'_>],
@@ -83,18 +83,20 @@ pub fn receive(
         }
     }
     if received.flags.contains(ReturnFlags::CTRUNC) || DESCRIPTORS_MAX < arrived.len() {
-        let text = format!("more than {DESCRIPTORS_MAX} descriptors in one message, or no room for them");
+        let text = format!(
+            "more than {DESCRIPTORS_MAX} descriptors in one message, or no free descriptors (raise `ulimit -n`)"
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidData, text));
     }
     fds.append(&mut arrived);
     Ok(received.bytes)
 }
 
-/// Who is at the other end of a unix socket.
+/// Credentials of the peer of a unix socket.
 pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = libc::socklen_t::try_from(size_of::<libc::ucred>()).expect("a small struct");
-    // SAFETY: `found` is a valid place of `len` bytes, and any bytes are a valid `ucred`.
+    // SAFETY: `found` is valid memory of `len` bytes, and any bytes are a valid `ucred`.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -104,7 +106,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
             &raw mut len,
         )
     };
-    // A socket that was never connected, or is no unix socket, has nobody: uid and gid are all ones then.
+    // A socket that was never connected, or is no unix socket, has no peer: uid and gid are all ones then.
     if result != 0 || found.uid == u32::MAX {
         let error = if result == 0 { io::ErrorKind::NotConnected.into() } else { io::Error::last_os_error() };
         return Err(error);
@@ -112,7 +114,7 @@ pub fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
     Ok(PeerCredentials { pid: u32::try_from(found.pid).unwrap_or(0), uid: found.uid, gid: found.gid })
 }
 
-/// Makes the kernel ask an idle TCP peer every `every` and give it up after `count` silent answers.
+/// Makes the kernel probe an idle TCP peer every `every` and close the connection after `count` probes without an answer.
 pub fn set_keepalive(fd: BorrowedFd<'_>, every: Duration, count: u32) -> io::Result<()> {
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, every)?;
@@ -120,13 +122,13 @@ pub fn set_keepalive(fd: BorrowedFd<'_>, every: Duration, count: u32) -> io::Res
     Ok(sockopt::set_tcp_keepcnt(fd, count)?)
 }
 
-/// Makes the kernel give up a TCP peer that has not confirmed what was sent for so long.
+/// Makes the kernel close a TCP connection with data unacknowledged for `timeout`.
 pub fn set_user_timeout(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
     let milliseconds = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     Ok(sockopt::set_tcp_user_timeout(fd, milliseconds)?)
 }
 
-/// Sends small TCP messages at once.
+/// Sends small TCP messages immediately.
 pub fn set_nodelay(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(fd, true)?)
 }
@@ -178,8 +180,8 @@ mod tests {
             let error = receive(right.as_fd(), &mut [0; 4], &mut arrived, Blocking::Wait).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
             assert!(arrived.is_empty());
-            // Once every copy of the writing end is closed the reading end sees the end of the pipe. (A child that another
-            // test just forked may hold one for a moment.)
+            // Once every copy of the writing end is closed the reading end sees the end of the pipe. (A child that another test just
+            // forked may hold a copy briefly.)
             drop(writer);
             let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
             let mut ends = [rustix::event::PollFd::new(&reader, rustix::event::PollFlags::IN)];

@@ -1,7 +1,7 @@
-//! Copies past the processor's caches: for memory that is written once and read once, by somebody else and later.
+//! Non-temporal copies, past the processor's caches: for memory that is written once and read later by another process.
 //!
-//! A plain copy first reads the lines it will overwrite and pushes out what the program computes on. Never: leaves stores under way: when
-//! a copy returns, whatever is published next is seen after it. Always: whole lines; the ends of a range are copied plainly.
+//! A plain copy first reads the lines it will overwrite and evicts the application's data from the cache. Never: leaves stores in flight:
+//! a later publishing store is seen after the copied bytes. Always: full cache lines; the ends of a range are copied plainly.
 
 #![expect(unsafe_code, reason = "raw memory is written by instructions that the language has no word for")]
 
@@ -18,22 +18,22 @@ pub(crate) unsafe fn copy(source: &[u8], target: *mut u8) {
     {
         let head = target.align_offset(LINE_BYTES).min(source.len());
         let (head, rest) = source.split_at(head);
-        // SAFETY: the head lies inside what the caller promises.
+        // SAFETY: the head lies inside the range that the caller guarantees.
         unsafe { std::ptr::copy_nonoverlapping(head.as_ptr(), target, head.len()) };
         let (lines, tail) = rest.as_chunks::<LINE_BYTES>();
         let mut at = target.wrapping_add(head.len());
         for line in lines {
-            // SAFETY: the line lies inside what the caller promises, and begins at a multiple of its size.
+            // SAFETY: the line lies inside the range that the caller guarantees, and begins at a multiple of its size.
             unsafe { stream_line(line, at) };
             at = at.wrapping_add(LINE_BYTES);
         }
-        // SAFETY: the tail lies inside what the caller promises.
+        // SAFETY: the tail lies inside the range that the caller guarantees.
         unsafe { std::ptr::copy_nonoverlapping(tail.as_ptr(), at, tail.len()) };
         // SAFETY: every processor of this kind has the instruction.
         unsafe { std::arch::x86_64::_mm_sfence() };
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    // SAFETY: what the caller promises.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len());
     }
@@ -59,7 +59,7 @@ unsafe fn stream_line(line: &[u8; LINE_BYTES], target: *mut u8) {
 mod tests {
     use super::*;
 
-    /// Every length around a few lines, to every place in a line.
+    /// Every length around a few lines, to every offset in a line.
     #[test]
     fn every_byte_is_copied_and_no_other() {
         let source: Vec<u8> = (0..400u32).map(|byte| byte.to_le_bytes()[0].wrapping_mul(7)).collect();

@@ -7,15 +7,15 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use pario_core::{Layout, ServerIndex};
-use pario_view::{Access, Datatype, Order, SubarrayDimension, TypeError, View, ViewError};
+use pario_view::{ArrayOrder, Datatype, SubarrayDimension, TypeError, View, ViewAccess, ViewError};
 
 const EXTENTS: usize = 20_000_000;
 
 fn main() -> Result<(), ViewError> {
     let byte = Datatype::elementary(1)?;
     let vector = Datatype::hvector(1 << 30, 4, 40, &byte)?;
-    let listed = Datatype::hindexed_block(4, &places(1_000_000), &byte)?;
-    let places = places(1_000_000);
+    let listed = Datatype::hindexed_block(4, &file_offsets(1_000_000), &byte)?;
+    let places = file_offsets(1_000_000);
     let lengths: Vec<i64> = places.iter().map(|at| 1 + at % 4).collect();
     let runs = Datatype::hindexed(&lengths, &places, &byte)?;
     let views = [
@@ -26,7 +26,7 @@ fn main() -> Result<(), ViewError> {
     ];
     for (name, filetype) in &views {
         ship(name, &byte, filetype)?;
-        let view = View::new(0, &byte, filetype, Access::Write)?;
+        let view = View::new(0, &byte, filetype, ViewAccess::Write)?;
         walk(name, &view);
         seek(name, &view);
         slice(name, &view);
@@ -38,10 +38,10 @@ fn main() -> Result<(), ViewError> {
 fn cube(rows: i64) -> Result<Datatype, TypeError> {
     let part = |size, subsize| SubarrayDimension { size, subsize, start: 0 };
     let dimensions = [part(4096, 2048), part(4 * rows, rows), part(64, 1)];
-    Datatype::subarray(&dimensions, Order::C, &Datatype::elementary(8)?)
+    Datatype::subarray(&dimensions, ArrayOrder::C, &Datatype::elementary(8)?)
 }
 
-fn places(count: i64) -> Vec<i64> {
+fn file_offsets(count: i64) -> Vec<i64> {
     let mut seed = 1u64;
     let mut at = 0;
     let step = |_| {
@@ -54,7 +54,7 @@ fn places(count: i64) -> Vec<i64> {
 
 fn ship(name: &str, byte: &Datatype, filetype: &Datatype) -> Result<(), ViewError> {
     let started = Instant::now();
-    let view = View::new(0, byte, filetype, Access::Write)?;
+    let view = View::new(0, byte, filetype, ViewAccess::Write)?;
     let made = started.elapsed();
     let bytes = view.encode()?;
     let encoded = started.elapsed() - made;

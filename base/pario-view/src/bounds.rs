@@ -1,26 +1,26 @@
-//! What MPI asks of a typemap, kept without the typemap: size, bounds, markers, alignment, order.
+//! Summary of a typemap for MPI queries, stored without the typemap: size, bounds, markers, alignment, order.
 //!
-//! Never: grows with counts. Always: every number fits in 63 bits, or the operation says `None`.
+//! Never: grows with counts. Always: every number fits in 63 bits, or the operation returns `None`.
 
 /// Summary of a typemap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     /// Bytes of data.
     pub(crate) size: u64,
-    /// Where the data lies; `None` if there is none.
-    pub(crate) data: Option<Data>,
+    /// Extent of the data; `None` if there is none.
+    pub(crate) data: Option<DataBounds>,
     /// Explicit lower and upper bound. As the standard has it, they win over the data wherever the type is used.
     pub(crate) markers: Option<(i64, i64)>,
     /// Largest alignment of an elementary type.
     pub(crate) align: u64,
 }
 
-/// Where the data of a typemap lies, and in which order.
+/// Extent and order of a typemap's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Data {
+pub(crate) struct DataBounds {
     /// Lowest byte.
     pub(crate) lo: i64,
-    /// Behind the highest byte.
+    /// One past the highest byte.
     pub(crate) hi: i64,
     /// Displacement of the first entry.
     pub(crate) first: i64,
@@ -30,10 +30,10 @@ pub(crate) struct Data {
     pub(crate) ascending: bool,
 }
 
-impl Data {
+impl DataBounds {
     fn shifted(self, by: i64) -> Option<Self> {
         let shift = |value: i64| value.checked_add(by);
-        Some(Data {
+        Some(DataBounds {
             lo: shift(self.lo)?,
             hi: shift(self.hi)?,
             first: shift(self.first)?,
@@ -43,7 +43,7 @@ impl Data {
     }
 
     fn then(self, next: Self) -> Self {
-        Data {
+        DataBounds {
             lo: self.lo.min(next.lo),
             hi: self.hi.max(next.hi),
             first: self.first,
@@ -60,7 +60,7 @@ impl Bounds {
     /// One elementary type.
     pub(crate) fn elementary(bytes: u64, align: u64) -> Option<Self> {
         let hi = i64::try_from(bytes).ok()?;
-        let data = Data { lo: 0, hi, first: 0, last: 0, ascending: true };
+        let data = DataBounds { lo: 0, hi, first: 0, last: 0, ascending: true };
         Some(Bounds { size: bytes, data: Some(data), markers: None, align })
     }
 
@@ -105,14 +105,14 @@ impl Bounds {
         let data = match (ends.data, self.data) {
             (Some(data), Some(one)) => {
                 let step = one.first.checked_add(stride)?;
-                Some(Data { ascending: one.ascending && one.last <= step, ..data })
+                Some(DataBounds { ascending: one.ascending && one.last <= step, ..data })
             }
             (data, _) => data,
         };
         Some(Bounds { size, data, ..ends })
     }
 
-    /// With explicit bounds instead of any others.
+    /// With explicit bounds, which replace all earlier ones.
     pub(crate) fn marked(self, lb: i64, ub: i64) -> Self {
         Bounds { markers: Some((lb, ub)), ..self }
     }
@@ -139,7 +139,7 @@ impl Bounds {
         }
     }
 
-    /// Whether all that MPI can ask of it fits.
+    /// Whether all numbers that MPI can query fit in 63 bits.
     pub(crate) fn fits(&self) -> bool {
         self.ub().and_then(|ub| ub.checked_sub(self.lb())).is_some()
             && self.data.is_none_or(|data| data.hi.checked_sub(data.lo).is_some())

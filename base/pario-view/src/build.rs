@@ -1,13 +1,13 @@
-//! Makes programs: equal nodes become one, loops collapse where they can.
+//! Builds programs: equal nodes are shared, loops collapse where possible.
 //!
-//! Never: keeps a node that the root does not reach. Always: what it makes obeys the invariants of [`crate::program`].
+//! Never: keeps a node that the root does not reach. Always: the result obeys the invariants of [`crate::program`].
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use crate::error::TypeError;
 use crate::keyed::Keyed;
-use crate::program::{Items, List, Node, NodeId, Placed, Program, Shape};
+use crate::program::{ItemList, Items, Node, NodeId, NodeShape, Placed, ViewProgram};
 
 const TOO_LARGE: TypeError = TypeError::TooLarge { what: "the type" };
 
@@ -15,14 +15,14 @@ const TOO_LARGE: TypeError = TypeError::TooLarge { what: "the type" };
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     nodes: Vec<Node>,
-    /// Nodes by the hash of what they are.
+    /// Nodes by the hash of their contents.
     known: HashMap<u64, Vec<NodeId>>,
     hasher: Keyed,
 }
 
 impl Builder {
     /// Starts from the nodes of a program.
-    pub(crate) fn from_program(program: &Program) -> Builder {
+    pub(crate) fn from_program(program: &ViewProgram) -> Builder {
         let mut builder = Builder::default();
         for node in program.nodes.iter() {
             let hash = builder.hash(node);
@@ -31,7 +31,7 @@ impl Builder {
         builder
     }
 
-    /// The node behind an id.
+    /// The node with this id.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
@@ -60,15 +60,17 @@ impl Builder {
         }
         let of = self.node(body.node);
         let node = match of.shape {
-            Shape::Run if of.hi == stride => {
+            NodeShape::Run if of.hi == stride => {
                 let bytes = of.size.checked_mul(count).ok_or(TOO_LARGE)?;
                 self.run(bytes)?
             }
-            Shape::Loop { count: inner, stride: step, body } if continues(inner, step, stride) => {
+            NodeShape::Loop { count: inner, stride: step, body } if continues(inner, step, stride) => {
                 let count = inner.checked_mul(count).ok_or(TOO_LARGE)?;
                 self.looped(count, step, body)?
             }
-            Shape::Run | Shape::Loop { .. } | Shape::List(_) => self.looped(count, stride, body.node)?,
+            NodeShape::Run | NodeShape::Loop { .. } | NodeShape::List(_) => {
+                self.looped(count, stride, body.node)?
+            }
         };
         Ok(Placed { at: body.at, node })
     }
@@ -85,9 +87,9 @@ impl Builder {
         Ok(self.add(node))
     }
 
-    /// The program of what `root` reaches.
-    pub(crate) fn finish(self, root: Option<Placed>) -> Result<Program, TypeError> {
-        let Some(root) = root else { return Ok(Program { nodes: [].into(), root: None }) };
+    /// The program of the nodes reachable from `root`.
+    pub(crate) fn finish(self, root: Option<Placed>) -> Result<ViewProgram, TypeError> {
+        let Some(root) = root else { return Ok(ViewProgram { nodes: [].into(), root: None }) };
         let of = self.node(root.node);
         let ends = (root.at.checked_add(of.lo), root.at.checked_add(of.hi));
         if ends.0.zip(ends.1).is_none() {
@@ -96,30 +98,30 @@ impl Builder {
         let mut renamed = HashMap::new();
         let mut kept = Vec::new();
         let node = self.keep(root.node, &mut renamed, &mut kept);
-        Ok(Program { nodes: kept.into(), root: Some(Placed { at: root.at, node }) })
+        Ok(ViewProgram { nodes: kept.into(), root: Some(Placed { at: root.at, node }) })
     }
 
-    /// Copies a node and what it reaches behind what is kept already; recursion is bounded by the depth of programs.
+    /// Appends a node and its descendants to those kept already; recursion is bounded by the depth of programs.
     fn keep(&self, id: NodeId, renamed: &mut HashMap<NodeId, NodeId>, kept: &mut Vec<Node>) -> NodeId {
         if let Some(known) = renamed.get(&id) {
             return *known;
         }
         let old = self.node(id);
         let shape = match &old.shape {
-            Shape::Run => Shape::Run,
-            Shape::Loop { count, stride, body } => {
-                Shape::Loop { count: *count, stride: *stride, body: self.keep(*body, renamed, kept) }
+            NodeShape::Run => NodeShape::Run,
+            NodeShape::Loop { count, stride, body } => {
+                NodeShape::Loop { count: *count, stride: *stride, body: self.keep(*body, renamed, kept) }
             }
-            Shape::List(list) => Shape::List(match &list.items {
+            NodeShape::List(list) => NodeShape::List(match &list.items {
                 Items::Runs { .. } => list.clone(),
                 Items::Same(body) => match self.keep(*body, renamed, kept) {
                     same if same == *body => list.clone(),
-                    other => List::clone(list).with_items(Items::Same(other)).into(),
+                    other => ItemList::clone(list).with_items(Items::Same(other)).into(),
                 },
                 Items::Mixed { nodes, before } => {
                     let nodes = nodes.iter().map(|node| self.keep(*node, renamed, kept)).collect();
                     let items = Items::Mixed { nodes, before: before.clone() };
-                    List::clone(list).with_items(items).into()
+                    ItemList::clone(list).with_items(items).into()
                 }
             }),
         };
@@ -175,7 +177,7 @@ mod tests {
         let mut builder = Builder::default();
         let run = builder.run(4).unwrap();
         let row = builder.repeat(10, 4, placed(run)).unwrap();
-        assert_eq!(builder.node(row.node).shape, Shape::Run);
+        assert_eq!(builder.node(row.node).shape, NodeShape::Run);
         assert_eq!(builder.node(row.node).size, 40);
     }
 
@@ -185,7 +187,7 @@ mod tests {
         let run = builder.run(4).unwrap();
         let row = builder.repeat(10, 16, placed(run)).unwrap();
         let plane = builder.repeat(3, 160, row).unwrap();
-        assert_eq!(builder.node(plane.node).shape, Shape::Loop { count: 30, stride: 16, body: run });
+        assert_eq!(builder.node(plane.node).shape, NodeShape::Loop { count: 30, stride: 16, body: run });
         let gap = builder.repeat(3, 161, row).unwrap();
         assert_eq!(builder.node(gap.node).depth, 3);
     }

@@ -1,14 +1,14 @@
-//! Views as bytes: what is shipped once, and from which a view's id is made. Drawn in docs/formats/view.md.
+//! Encoding of views: shipped once per server, and hashed to a view's id. Layout: docs/formats/view.md.
 //!
-//! Never: trusts what it decodes; allocates more than a small multiple of the bytes it has seen. Always: a view has one form in
-//! bytes, so that equal views have equal ids, and what decodes is a legal view in that form.
+//! Never: trusts decoded bytes; allocates more than a small multiple of the bytes received. Always: a view has exactly one encoding, so
+//! that equal views have equal ids; decoded bytes are a legal view in that encoding.
 
 use pario_core::codec::{Malformed, Reader, Writer};
 use pario_core::limits;
 
 use crate::build::{Builder, continues};
 use crate::error::ViewError;
-use crate::program::{Items, List, Node, NodeId, Placed, Program, Shape};
+use crate::program::{ItemList, Items, Node, NodeId, NodeShape, Placed, ViewProgram};
 use crate::sequence::running_sum;
 use crate::varint::{get, get_count, get_positive, get_series, get_signed, put, put_series, put_signed};
 use crate::view::View;
@@ -31,11 +31,11 @@ impl View {
         self.encode_placed(self.displacement(), self.filetype().root.map(|root| root.at))
     }
 
-    /// The bytes of its shape, which is the same view moved to where its first byte is the file's first, and how far it was moved:
-    /// [`View::moved`] by that brings it back. Equal accesses at different places of a file have one shape.
+    /// Encoding of the view's shape (the view translated so that its first byte is the file's first) and the displacement that
+    /// [`View::displaced`] needs to restore it. Equal accesses at different offsets of a file have one shape.
     pub fn encode_shape(&self) -> Result<(Vec<u8>, u64), ViewError> {
         let root = self.filetype().root.map_or(0, |root| root.at);
-        // File types begin at 0 or behind, and a view's displacement and bounds fit together in 63 bits.
+        // File types begin at 0 or later, and a view's displacement and bounds fit together in 63 bits.
         let moved = self.displacement() + root.cast_unsigned();
         let bytes = self.encode_placed(0, self.filetype().root.map(|_| 0))?;
         Ok((bytes, moved))
@@ -63,7 +63,7 @@ impl View {
         Ok(bytes)
     }
 
-    /// The view that the bytes describe, and nothing but a legal one.
+    /// Decodes a view; only legal views are accepted.
     pub fn decode(bytes: &[u8]) -> Result<View, Malformed> {
         if VIEW_BYTES_MAX < bytes.len() {
             return Err(Malformed("view larger than may travel"));
@@ -91,17 +91,17 @@ impl View {
 fn put_node(writer: &mut Writer, index: usize, node: &Node) {
     let back = |body: &NodeId| (index - body.0 as usize) as u64;
     match &node.shape {
-        Shape::Run => {
+        NodeShape::Run => {
             writer.put(&RUN);
             put(writer, node.size);
         }
-        Shape::Loop { count, stride, body } => {
+        NodeShape::Loop { count, stride, body } => {
             writer.put(&LOOP);
             put(writer, *count);
             put_signed(writer, *stride);
             put(writer, back(body));
         }
-        Shape::List(list) => {
+        NodeShape::List(list) => {
             let tag = match &list.items {
                 Items::Same(_) => EQUAL,
                 Items::Runs { .. } => RUNS,
@@ -122,8 +122,8 @@ fn put_node(writer: &mut Writer, index: usize, node: &Node) {
     }
 }
 
-/// Gaps between the items of a list: from the end of a run, from the place of any other item, to the next.
-fn steps(list: &List) -> Vec<i64> {
+/// Gaps between the items of a list: from the end of a run, from the offset of any other item, to the next.
+fn steps(list: &ItemList) -> Vec<i64> {
     let gaps = list.at.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
     match &list.items {
         Items::Same(_) | Items::Mixed { .. } => gaps.collect(),
@@ -134,7 +134,7 @@ fn steps(list: &List) -> Vec<i64> {
     }
 }
 
-fn get_program(reader: &mut Reader<'_>) -> Result<Program, Malformed> {
+fn get_program(reader: &mut Reader<'_>) -> Result<ViewProgram, Malformed> {
     let count = get_count(reader)?;
     if VIEW_NODES_MAX < count {
         return Err(Malformed("more nodes than may travel"));
@@ -173,7 +173,7 @@ fn get_node(reader: &mut Reader<'_>, builder: &mut Builder, index: usize) -> Res
             builder.looped(count, stride, body)
         }
         EQUAL => {
-            let at = places(&get_steps(reader)?, |_| 0)?;
+            let at = offsets_from_gaps(&get_steps(reader)?, |_| 0)?;
             let body = get_body(reader, index)?;
             check_gaps(&at, builder.node(body))?;
             builder.list(at, Items::Same(body))
@@ -185,21 +185,21 @@ fn get_node(reader: &mut Reader<'_>, builder: &mut Builder, index: usize) -> Res
     made.map_err(|_| DOES_NOT_FIT)
 }
 
-type Made = Result<NodeId, crate::error::TypeError>;
+type BuiltNode = Result<NodeId, crate::error::TypeError>;
 
-fn get_runs(reader: &mut Reader<'_>, builder: &mut Builder) -> Result<Made, Malformed> {
+fn get_runs(reader: &mut Reader<'_>, builder: &mut Builder) -> Result<BuiltNode, Malformed> {
     let gaps = get_steps(reader)?;
     let lengths = get_series(reader, gaps.len() + 1)?;
     if lengths.iter().any(|length| *length < 1) || gaps.contains(&0) {
         return Err(Malformed("runs that are empty or touch"));
     }
-    let at = places(&gaps, |index| lengths[index])?;
+    let at = offsets_from_gaps(&gaps, |index| lengths[index])?;
     let before = running_sum(lengths.iter().map(|length| length.cast_unsigned()));
     Ok(before.and_then(|before| builder.list(at, Items::Runs { before })))
 }
 
-fn get_mixed(reader: &mut Reader<'_>, builder: &mut Builder, index: usize) -> Result<Made, Malformed> {
-    let at = places(&get_steps(reader)?, |_| 0)?;
+fn get_mixed(reader: &mut Reader<'_>, builder: &mut Builder, index: usize) -> Result<BuiltNode, Malformed> {
+    let at = offsets_from_gaps(&get_steps(reader)?, |_| 0)?;
     let nodes: Box<[NodeId]> = at.iter().map(|_| get_body(reader, index)).collect::<Result<_, _>>()?;
     let before = running_sum(nodes.iter().map(|node| builder.node(*node).size));
     Ok(before.and_then(|before| builder.list(at, Items::Mixed { nodes, before })))
@@ -213,8 +213,8 @@ fn get_steps(reader: &mut Reader<'_>) -> Result<Vec<i64>, Malformed> {
     }
 }
 
-/// Places of items from the steps between them.
-fn places(steps: &[i64], length: impl Fn(usize) -> i64) -> Result<Box<[i64]>, Malformed> {
+/// Offsets of items from the gaps between them.
+fn offsets_from_gaps(steps: &[i64], length: impl Fn(usize) -> i64) -> Result<Box<[i64]>, Malformed> {
     let mut at = Vec::with_capacity(steps.len() + 1);
     let mut last = 0i64;
     at.push(last);
@@ -225,7 +225,7 @@ fn places(steps: &[i64], length: impl Fn(usize) -> i64) -> Result<Box<[i64]>, Ma
     Ok(at.into())
 }
 
-/// A node that comes before the one being described.
+/// The id of an earlier node.
 fn get_body(reader: &mut Reader<'_>, index: usize) -> Result<NodeId, Malformed> {
     let back = usize::try_from(get(reader)?).map_err(|_| Malformed("no such node"))?;
     let body = index.checked_sub(back).filter(|_| 0 < back).ok_or(Malformed("no such node"))?;
@@ -235,9 +235,9 @@ fn get_body(reader: &mut Reader<'_>, index: usize) -> Result<NodeId, Malformed> 
 fn check_loop(builder: &Builder, count: u64, stride: i64, body: NodeId) -> Result<(), Malformed> {
     let of = builder.node(body);
     let collapses = match of.shape {
-        Shape::Run => of.hi == stride,
-        Shape::Loop { count, stride: step, .. } => continues(count, step, stride),
-        Shape::List(_) => false,
+        NodeShape::Run => of.hi == stride,
+        NodeShape::Loop { count, stride: step, .. } => continues(count, step, stride),
+        NodeShape::List(_) => false,
     };
     if count < 2 || collapses { Err(Malformed("loop that is none")) } else { Ok(()) }
 }
@@ -245,6 +245,6 @@ fn check_loop(builder: &Builder, count: u64, stride: i64, body: NodeId) -> Resul
 /// Runs of equal length may not touch.
 fn check_gaps(at: &[i64], body: &Node) -> Result<(), Malformed> {
     let touch = |pair: &[i64]| pair[0].checked_add(body.hi) == Some(pair[1]);
-    let touching = body.shape == Shape::Run && at.windows(2).any(touch);
+    let touching = body.shape == NodeShape::Run && at.windows(2).any(touch);
     if touching { Err(Malformed("runs that touch")) } else { Ok(()) }
 }

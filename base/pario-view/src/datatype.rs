@@ -1,7 +1,7 @@
-//! Datatypes as MPI has them: a value tree of constructors, cheap to clone, with the bounds MPI asks for.
+//! Datatypes as in MPI: a value tree of constructors, cheap to clone, with MPI's bounds.
 //!
-//! Never: expands a typemap; keeps a type whose numbers do not fit in 63 bits. Always: size and bounds are known at once, and
-//! nesting is at most [`NESTING_MAX`] deep, so that walks over the tree cannot overflow the stack.
+//! Never: expands a typemap; keeps a type with numbers beyond 63 bits. Always: size and bounds are known in O(1), and nesting is at most
+//! [`NESTING_MAX`] deep, so that recursion over the tree cannot overflow the stack.
 
 mod arrays;
 mod lists;
@@ -9,8 +9,8 @@ mod lists;
 use std::fmt;
 use std::sync::Arc;
 
-pub use arrays::{DarrayDimension, Distribution, Order, SubarrayDimension};
-pub use lists::Member;
+pub use arrays::{ArrayOrder, DarrayDimension, Distribution, SubarrayDimension};
+pub use lists::StructMember;
 
 use crate::bounds::Bounds;
 use crate::error::TypeError;
@@ -23,23 +23,23 @@ pub const NESTING_MAX: u32 = 256;
 pub struct Datatype(Arc<Inner>);
 
 struct Inner {
-    kind: Kind,
+    kind: DatatypeKind,
     bounds: Bounds,
     depth: u32,
 }
 
 /// How a datatype is made. All displacements and strides are bytes.
 #[derive(Clone)]
-pub(crate) enum Kind {
+pub(crate) enum DatatypeKind {
     /// Contiguous bytes.
     Elementary,
     /// `count` blocks of `block` elements, their starts `stride` apart.
     Strided { count: u64, block: u64, stride: i64, element: Datatype },
-    /// Blocks at given places.
+    /// Blocks at given displacements.
     Blocks { at: Arc<[i64]>, lengths: Lengths, element: Datatype },
-    /// Elements of different types at given places.
-    Structure { members: Arc<[Member]> },
-    /// A part of an array; the dimension that changes fastest comes first.
+    /// Elements of different types at given displacements.
+    Structure { members: Arc<[StructMember]> },
+    /// A part of an array, fastest-changing dimension first.
     Array { dimensions: Arc<[Dimension]>, element: Datatype },
     /// Another type with other bounds.
     Resized { element: Datatype },
@@ -52,8 +52,8 @@ pub(crate) enum Lengths {
     Each(Arc<[u64]>),
 }
 
-/// Which indices of one dimension of an array are taken: `full` blocks of `block` indices from `first` on, their starts
-/// `step` apart, then one of `tail`.
+/// Selected indices of one dimension of an array: `full` blocks of `block` indices from `first` on, their starts `step` apart, then one
+/// of `tail`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Dimension {
     pub(crate) size: u64,
@@ -77,10 +77,10 @@ impl Datatype {
             return Err(TypeError::Elementary { bytes, align });
         }
         let bounds = Bounds::elementary(bytes, align);
-        Datatype::make(Kind::Elementary, bounds, 0)
+        Datatype::make(DatatypeKind::Elementary, bounds, 0)
     }
 
-    /// `count` elements, one after the other.
+    /// `count` elements, concatenated.
     pub fn contiguous(count: i64, element: &Datatype) -> Result<Self, TypeError> {
         let count = checked_count(count)?;
         Datatype::strided(1, count, 0, element)
@@ -102,7 +102,7 @@ impl Datatype {
     pub fn resized(&self, lb: i64, extent: i64) -> Result<Self, TypeError> {
         let ub = lb.checked_add(extent).ok_or(TypeError::TooLarge { what: "upper bound" })?;
         let bounds = self.0.bounds.marked(lb, ub);
-        Datatype::make(Kind::Resized { element: self.clone() }, Some(bounds), self.0.depth)
+        Datatype::make(DatatypeKind::Resized { element: self.clone() }, Some(bounds), self.0.depth)
     }
 
     /// The same type again.
@@ -132,7 +132,7 @@ impl Datatype {
     /// Upper bound.
     #[must_use]
     pub fn ub(&self) -> i64 {
-        self.0.bounds.ub().expect("make() refuses types whose bounds do not fit")
+        self.0.bounds.ub().expect("make() rejects types with bounds beyond 63 bits")
     }
 
     /// Displacement of the lowest byte of data; 0 without data.
@@ -141,7 +141,7 @@ impl Datatype {
         self.0.bounds.data.map_or(0, |data| data.lo)
     }
 
-    /// Displacement behind the highest byte of data; 0 without data.
+    /// Displacement one past the highest byte of data; 0 without data.
     #[must_use]
     pub fn true_ub(&self) -> i64 {
         self.0.bounds.data.map_or(0, |data| data.hi)
@@ -159,11 +159,11 @@ impl Datatype {
         self.0.bounds.data.is_none_or(|data| data.ascending)
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &DatatypeKind {
         &self.0.kind
     }
 
-    /// A number that is the same for clones and no others, while this one lives.
+    /// A number shared by clones and by no other type, as long as this value exists.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0).addr()
     }
@@ -171,11 +171,11 @@ impl Datatype {
     fn strided(count: u64, block: u64, stride: i64, element: &Datatype) -> Result<Self, TypeError> {
         let bounds = element.0.bounds.repeated(block, element.extent());
         let bounds = bounds.and_then(|bounds| bounds.repeated(count, stride));
-        let kind = Kind::Strided { count, block, stride, element: element.clone() };
+        let kind = DatatypeKind::Strided { count, block, stride, element: element.clone() };
         Datatype::make(kind, bounds, element.0.depth)
     }
 
-    fn make(kind: Kind, bounds: Option<Bounds>, below: u32) -> Result<Self, TypeError> {
+    fn make(kind: DatatypeKind, bounds: Option<Bounds>, below: u32) -> Result<Self, TypeError> {
         let bounds = bounds.filter(Bounds::fits).ok_or(TypeError::TooLarge { what: "the type" })?;
         if below == NESTING_MAX {
             return Err(TypeError::TooDeep { limit: NESTING_MAX });
@@ -187,12 +187,12 @@ impl Datatype {
 impl fmt::Debug for Datatype {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match &self.0.kind {
-            Kind::Elementary => "elementary",
-            Kind::Strided { .. } => "strided",
-            Kind::Blocks { .. } => "blocks",
-            Kind::Structure { .. } => "structure",
-            Kind::Array { .. } => "array",
-            Kind::Resized { .. } => "resized",
+            DatatypeKind::Elementary => "elementary",
+            DatatypeKind::Strided { .. } => "strided",
+            DatatypeKind::Blocks { .. } => "blocks",
+            DatatypeKind::Structure { .. } => "structure",
+            DatatypeKind::Array { .. } => "array",
+            DatatypeKind::Resized { .. } => "resized",
         };
         write!(f, "{name}({} B in {}..{}, depth {})", self.size(), self.lb(), self.ub(), self.0.depth)
     }

@@ -1,6 +1,6 @@
-//! What can be wrong with a datatype or a view, and the MPI error class that fits it.
+//! Errors of datatypes and views, and their MPI error classes.
 //!
-//! Always: an error says which argument, at which place, with which value; its class comes from one function.
+//! Always: an error names the argument, its index and its value; its class comes from one function.
 
 /// The MPI error class (`MPI_ERR_…`) that a face reports for an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,7 +25,7 @@ pub enum TypeError {
     /// A count below zero.
     #[error("negative count {value}")]
     NegativeCount {
-        /// What was given.
+        /// The value given.
         value: i64,
     },
     /// An entry of a list that may not be below zero.
@@ -35,7 +35,7 @@ pub enum TypeError {
         what: &'static str,
         /// Which entry.
         index: usize,
-        /// What was given.
+        /// The value given.
         value: i64,
     },
     /// Lists that belong together and have different lengths.
@@ -43,7 +43,7 @@ pub enum TypeError {
     Lists {
         /// Length of the one.
         lengths: usize,
-        /// Length of the other.
+        /// Length of the displacements.
         displacements: usize,
     },
     /// An elementary type of no bytes, or with an alignment that does not divide its size.
@@ -78,7 +78,7 @@ pub enum TypeError {
         size: i64,
         /// Processes along it.
         processes: i64,
-        /// What is wrong.
+        /// The violated rule.
         why: &'static str,
     },
     /// A process grid of another size than the group.
@@ -167,7 +167,7 @@ pub enum ViewError {
         /// Elementary type or file type.
         which: &'static str,
     },
-    /// A file type that does not lead forward.
+    /// A file type with decreasing displacements.
     #[error("file type of extent {extent}: its repetitions never move on")]
     Extent {
         /// The extent.
@@ -182,7 +182,7 @@ pub enum ViewError {
         end: i64,
     },
     /// More than may travel.
-    #[error("the view takes {bytes} bytes in {nodes} nodes: at most {bytes_max} in {nodes_max}")]
+    #[error("the view has {bytes} bytes in {nodes} nodes: at most {bytes_max} in {nodes_max}")]
     TooBig {
         /// Its serialised size.
         bytes: usize,

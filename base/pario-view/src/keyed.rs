@@ -1,7 +1,7 @@
-//! A hash for lists of very many numbers, by a secret that nobody who sends views knows.
+//! A keyed hash for lists of very many numbers; the key is random per process and unknown to senders of views.
 //!
-//! The standard library's takes longer for a list than reading it from bytes does. Never: leaves this process; equal things hash equally
-//! only with one secret.
+//! The standard library's hash takes longer for a list than decoding it. Never: leaves this process; hashes are comparable only under one
+//! key.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -15,7 +15,7 @@ pub(crate) struct Keyed {
 impl Default for Keyed {
     fn default() -> Keyed {
         let random = RandomState::new();
-        // Odd, so that no factor loses what it is given.
+        // An odd factor is invertible, so no input bit is lost.
         Keyed { start: random.hash_one(0), factor: random.hash_one(1) | 1 }
     }
 }
@@ -28,14 +28,14 @@ impl BuildHasher for Keyed {
     }
 }
 
-/// Multiplies what comes with the secret, and folds the product's halves together.
+/// Multiplies each word with the key and folds the product's halves together.
 #[derive(Debug)]
 pub(crate) struct Folding {
     state: u64,
     factor: u64,
 }
 
-/// Words taken at a time, each by itself: one product need not wait for the one before.
+/// Words hashed independently, so that one product need not wait for the one before.
 const LANES: usize = 4;
 
 /// The halves of a product, folded together.

@@ -5,21 +5,21 @@
 use std::collections::HashMap;
 
 use crate::build::Builder;
-use crate::datatype::{Datatype, Dimension, Kind};
+use crate::datatype::{Datatype, DatatypeKind, Dimension};
 use crate::error::TypeError;
-use crate::program::{Placed, Program};
+use crate::program::{Placed, ViewProgram};
 
 const TOO_LARGE: TypeError = TypeError::TooLarge { what: "the type" };
 
 /// The program of one element.
-pub(crate) fn program_of(datatype: &Datatype) -> Result<Program, TypeError> {
+pub(crate) fn program_of(datatype: &Datatype) -> Result<ViewProgram, TypeError> {
     let mut lowering = Lowering::default();
     let root = lowering.lower(datatype)?;
     lowering.builder.finish(root)
 }
 
 /// The program of `count` elements, one extent apart.
-pub(crate) fn program_of_many(datatype: &Datatype, count: u64) -> Result<Program, TypeError> {
+pub(crate) fn program_of_many(datatype: &Datatype, count: u64) -> Result<ViewProgram, TypeError> {
     let mut lowering = Lowering::default();
     let element = lowering.lower(datatype)?;
     let root = lowering.repeat(count, datatype.extent(), element)?;
@@ -49,28 +49,28 @@ impl Lowering {
 
     fn lower_kind(&mut self, datatype: &Datatype) -> Result<Option<Placed>, TypeError> {
         match datatype.kind() {
-            Kind::Elementary => Ok(Some(Placed { at: 0, node: self.builder.run(datatype.size())? })),
-            Kind::Strided { count, block, stride, element } => {
+            DatatypeKind::Elementary => Ok(Some(Placed { at: 0, node: self.builder.run(datatype.size())? })),
+            DatatypeKind::Strided { count, block, stride, element } => {
                 let inner = self.lower(element)?;
                 let inner = self.repeat(*block, element.extent(), inner)?;
                 self.repeat(*count, *stride, inner)
             }
-            Kind::Blocks { at, lengths, element } => {
+            DatatypeKind::Blocks { at, lengths, element } => {
                 let blocks = at.iter().enumerate().map(|(index, at)| (*at, lengths.of(index), element));
                 self.blocks(blocks)
             }
-            Kind::Structure { members } => {
+            DatatypeKind::Structure { members } => {
                 let blocks = members
                     .iter()
                     .map(|member| (member.displacement, member.count.cast_unsigned(), &member.datatype));
                 self.blocks(blocks)
             }
-            Kind::Array { dimensions, element } => self.array(dimensions, element),
-            Kind::Resized { element } => self.lower(element),
+            DatatypeKind::Array { dimensions, element } => self.array(dimensions, element),
+            DatatypeKind::Resized { element } => self.lower(element),
         }
     }
 
-    /// Blocks of elements, each at its place.
+    /// Blocks of elements, each at its displacement.
     fn blocks<'a>(
         &mut self,
         blocks: impl Iterator<Item = (i64, u64, &'a Datatype)>,
@@ -135,15 +135,15 @@ fn scale(count: u64, stride: i64) -> Result<i64, TypeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datatype::{Member, Order, SubarrayDimension};
-    use crate::program::Shape;
+    use crate::datatype::{ArrayOrder, StructMember, SubarrayDimension};
+    use crate::program::NodeShape;
 
     fn part(size: i64, subsize: i64, start: i64) -> SubarrayDimension {
         SubarrayDimension { size, subsize, start }
     }
 
     #[track_caller]
-    fn check_nodes(datatype: &Datatype, nodes: usize) -> Program {
+    fn check_nodes(datatype: &Datatype, nodes: usize) -> ViewProgram {
         let program = program_of(datatype).unwrap();
         assert_eq!(program.nodes.len(), nodes, "{:?}", program.nodes);
         assert_eq!(program.size(), datatype.size());
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn full_rows_of_an_array_are_one_run() {
         let double = Datatype::elementary(8).unwrap();
-        let rows = Datatype::subarray(&[part(100, 10, 5), part(50, 50, 0)], Order::C, &double).unwrap();
+        let rows = Datatype::subarray(&[part(100, 10, 5), part(50, 50, 0)], ArrayOrder::C, &double).unwrap();
         let program = check_nodes(&rows, 1);
         assert_eq!(program.root.unwrap().at, 5 * 50 * 8);
     }
@@ -162,9 +162,9 @@ mod tests {
     fn full_planes_of_partial_rows_are_one_loop() {
         let double = Datatype::elementary(8).unwrap();
         let dimensions = [part(20, 7, 3), part(30, 30, 0), part(50, 5, 9)];
-        let program = check_nodes(&Datatype::subarray(&dimensions, Order::C, &double).unwrap(), 2);
+        let program = check_nodes(&Datatype::subarray(&dimensions, ArrayOrder::C, &double).unwrap(), 2);
         let root = program.root_node().unwrap();
-        assert!(matches!(root.shape, Shape::Loop { count: 210, stride: 400, .. }));
+        assert!(matches!(root.shape, NodeShape::Loop { count: 210, stride: 400, .. }));
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
     fn equal_members_of_a_structure_are_one_pattern() {
         let byte = Datatype::elementary(1).unwrap();
         let column = Datatype::vector(5, 1, 10, &byte).unwrap();
-        let member = |displacement| Member { count: 1, displacement, datatype: column.clone() };
+        let member = |displacement| StructMember { count: 1, displacement, datatype: column.clone() };
         let structure = Datatype::structure(&[member(0), member(100), member(200)]).unwrap();
         check_nodes(&structure, 3);
         let uneven = Datatype::structure(&[member(0), member(100), member(250)]).unwrap();
@@ -189,7 +189,7 @@ mod tests {
     fn shared_subtypes_do_not_multiply() {
         let mut datatype = Datatype::elementary(1).unwrap();
         for _ in 0..40 {
-            let member = |displacement| Member { count: 1, displacement, datatype: datatype.clone() };
+            let member = |displacement| StructMember { count: 1, displacement, datatype: datatype.clone() };
             let far = datatype.true_ub() + 1;
             datatype = Datatype::structure(&[member(0), member(far)]).unwrap();
         }

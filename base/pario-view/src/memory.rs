@@ -8,13 +8,13 @@ use std::ops::Range;
 use crate::datatype::Datatype;
 use crate::error::TypeError;
 use crate::lower::program_of_many;
-use crate::program::{Program, Shape};
-use crate::walk::Walk;
+use crate::program::{NodeShape, ViewProgram};
+use crate::walk::RunWalk;
 
 /// `count` elements of a datatype in memory.
 #[derive(Clone, Debug)]
 pub struct Elements {
-    program: Program,
+    program: ViewProgram,
 }
 
 /// Memory that a buffer of elements does not fit in.
@@ -52,18 +52,18 @@ impl Elements {
     /// Where the data starts, if it is contiguous and in order.
     #[must_use]
     pub fn contiguous_at(&self) -> Option<i64> {
-        let root = self.program.root_node().filter(|root| root.shape == Shape::Run);
+        let root = self.program.root_node().filter(|root| root.shape == NodeShape::Run);
         root.and(self.program.root).map(|root| root.at)
     }
 
-    /// The contiguous ranges of memory that a range of the packed bytes comes from, in order.
+    /// The contiguous memory ranges of a range of the packed bytes, in order.
     #[must_use]
-    pub fn runs(&self, packed: Range<u64>) -> Walk<'_> {
-        Walk::over(&self.program.nodes, self.program.root, packed)
+    pub fn runs(&self, packed: Range<u64>) -> RunWalk<'_> {
+        RunWalk::over(&self.program.nodes, self.program.root, packed)
     }
 
-    /// Copies packed bytes from `packed_offset` on out of `memory`, whose byte `origin` the buffer's address is, until `target`
-    /// is full or the data ends. Returns how many bytes were copied.
+    /// Copies packed bytes from `packed_offset` on out of `memory` (`origin` is the index of the buffer's address in it), until `target`
+    /// is full or the data ends. Returns the number of bytes copied.
     pub fn pack(
         &self,
         memory: &[u8],
@@ -74,7 +74,7 @@ impl Elements {
         self.check(memory.len(), origin)?;
         let mut done = 0;
         for run in self.runs(range(packed_offset, target.len())) {
-            let (at, bytes) = (place(origin, run.at), crate::program::index(run.bytes));
+            let (at, bytes) = (memory_index(origin, run.at), crate::program::index(run.bytes));
             target[done..done + bytes].copy_from_slice(&memory[at..at + bytes]);
             done += bytes;
         }
@@ -92,7 +92,7 @@ impl Elements {
         self.check(memory.len(), origin)?;
         let mut done = 0;
         for run in self.runs(range(packed_offset, source.len())) {
-            let (at, bytes) = (place(origin, run.at), crate::program::index(run.bytes));
+            let (at, bytes) = (memory_index(origin, run.at), crate::program::index(run.bytes));
             memory[at..at + bytes].copy_from_slice(&source[done..done + bytes]);
             done += bytes;
         }
@@ -113,7 +113,7 @@ fn range(offset: u64, bytes: usize) -> Range<u64> {
     offset..offset.saturating_add(bytes as u64)
 }
 
-fn place(origin: usize, at: i64) -> usize {
+fn memory_index(origin: usize, at: i64) -> usize {
     let at = isize::try_from(at).expect("checked against memory");
     origin.checked_add_signed(at).expect("checked against memory")
 }

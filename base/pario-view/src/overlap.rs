@@ -1,41 +1,41 @@
-//! Whether two parts of programs share a byte, by their structure: translation for loops of the same stride, remainders for
-//! loops of different ones, bounds for everything else.
+//! Whether two parts of programs share a byte, by their structure: translation for loops of equal stride, remainders for loops of
+//! different strides, bounds for all else.
 //!
-//! Never: works longer than it may; then it does not know. Always: what it says is exact.
+//! Never: exceeds its work limit; the result is then `None`. Always: a definite result is exact.
 
 use std::ops::Range;
 
-use crate::program::{Child, List, Node, NodeId, Placed, Shape};
+use crate::program::{Child, ItemList, Node, NodeId, NodeShape, Placed};
 use crate::residue::first_in_window;
 
-/// Some rounds of a loop, some items of a list, or a run, at a place.
+/// Some iterations of a loop, some items of a list, or a run, at an offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Region<'p> {
     nodes: &'p [Node],
     at: i64,
-    what: What<'p>,
+    what: RegionKind<'p>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What<'p> {
+enum RegionKind<'p> {
     Run { bytes: i64 },
-    Loop(Rounds),
-    List { list: &'p List, from: usize, to: usize },
+    Loop(LoopIterations),
+    List { list: &'p ItemList, from: usize, to: usize },
 }
 
 /// Rounds of a loop; the first one stands where the region does.
 #[derive(Clone, Copy, Debug)]
-struct Rounds {
+struct LoopIterations {
     count: u64,
     stride: i64,
     body: NodeId,
 }
 
-/// Steps that may still be taken.
+/// Steps left.
 #[derive(Debug)]
-pub(crate) struct Work(pub(crate) u64);
+pub(crate) struct WorkLimit(pub(crate) u64);
 
-impl Work {
+impl WorkLimit {
     fn spend(&mut self) -> Option<()> {
         self.0 = self.0.checked_sub(1)?;
         Some(())
@@ -47,11 +47,11 @@ impl<'p> Region<'p> {
     pub(crate) fn whole(nodes: &'p [Node], from: Placed) -> Self {
         let node = &nodes[from.node.0 as usize];
         let what = match &node.shape {
-            Shape::Run => What::Run { bytes: node.hi },
-            Shape::Loop { count, stride, body } => {
-                What::Loop(Rounds { count: *count, stride: *stride, body: *body })
+            NodeShape::Run => RegionKind::Run { bytes: node.hi },
+            NodeShape::Loop { count, stride, body } => {
+                RegionKind::Loop(LoopIterations { count: *count, stride: *stride, body: *body })
             }
-            Shape::List(list) => What::List { list, from: 0, to: list.at.len() },
+            NodeShape::List(list) => RegionKind::List { list, from: 0, to: list.at.len() },
         };
         Region { nodes, at: from.at, what }
     }
@@ -67,11 +67,11 @@ impl<'p> Region<'p> {
             return;
         }
         match &node.shape {
-            Shape::Run => into.push(Region::run(nodes, from.at, stream)),
-            Shape::Loop { stride, body, .. } => {
+            NodeShape::Run => into.push(Region::run(nodes, from.at, stream)),
+            NodeShape::Loop { stride, body, .. } => {
                 Region::cut_loop(nodes, Placed { at: from.at, node: *body }, *stride, stream, into);
             }
-            Shape::List(list) => Region::cut_list(nodes, from.at, list, stream, into),
+            NodeShape::List(list) => Region::cut_list(nodes, from.at, list, stream, into),
         }
     }
 
@@ -93,12 +93,12 @@ impl<'p> Region<'p> {
             partial(end);
         }
         if first < end {
-            let rounds = Rounds { count: end - first, stride, body: body.node };
-            into.push(Region { nodes, at: place(first), what: What::Loop(rounds) });
+            let rounds = LoopIterations { count: end - first, stride, body: body.node };
+            into.push(Region { nodes, at: place(first), what: RegionKind::Loop(rounds) });
         }
     }
 
-    fn cut_list(nodes: &'p [Node], at: i64, list: &'p List, stream: Range<u64>, into: &mut Vec<Self>) {
+    fn cut_list(nodes: &'p [Node], at: i64, list: &'p ItemList, stream: Range<u64>, into: &mut Vec<Self>) {
         let ends = (list.item_at(nodes, stream.start), list.item_at(nodes, stream.end - 1));
         let mut item = |item: usize| {
             let span = list.before(nodes, item)..list.before(nodes, item + 1);
@@ -114,24 +114,24 @@ impl<'p> Region<'p> {
         }
         item(ends.1);
         if ends.0 + 1 < ends.1 {
-            into.push(Region { nodes, at, what: What::List { list, from: ends.0 + 1, to: ends.1 } });
+            into.push(Region { nodes, at, what: RegionKind::List { list, from: ends.0 + 1, to: ends.1 } });
         }
     }
 
     fn run(nodes: &'p [Node], at: i64, stream: Range<u64>) -> Self {
         let bytes = (stream.end - stream.start).cast_signed();
-        Region { nodes, at: at + stream.start.cast_signed(), what: What::Run { bytes } }
+        Region { nodes, at: at + stream.start.cast_signed(), what: RegionKind::Run { bytes } }
     }
 
-    /// From the lowest byte to behind the highest, or a little further.
+    /// From the lowest byte to one past the highest; may be slightly larger.
     pub(crate) fn bounds(&self) -> Range<i64> {
         match self.what {
-            What::Run { bytes } => self.at..self.at + bytes,
-            What::Loop(Rounds { count, stride, body }) => {
+            RegionKind::Run { bytes } => self.at..self.at + bytes,
+            RegionKind::Loop(LoopIterations { count, stride, body }) => {
                 let far = (count - 1).cast_signed() * stride;
                 self.at..self.at + far + self.nodes[body.0 as usize].hi
             }
-            What::List { list, from, to } => {
+            RegionKind::List { list, from, to } => {
                 self.at + list.at[from]..self.at + list.reach(self.nodes, to - 1)
             }
         }
@@ -139,26 +139,28 @@ impl<'p> Region<'p> {
 
     /// The stride, if this is a loop.
     pub(crate) fn stride(&self) -> Option<i64> {
-        if let What::Loop(rounds) = self.what { Some(rounds.stride) } else { None }
+        if let RegionKind::Loop(rounds) = self.what { Some(rounds.stride) } else { None }
     }
 
     /// How much of a circle of length `stride` it covers at most, from the remainder of its start on.
     pub(crate) fn length_on_circle(&self, stride: i64) -> i64 {
         match self.what {
-            What::Loop(rounds) if rounds.stride == stride => self.nodes[rounds.body.0 as usize].hi,
-            What::Run { .. } | What::Loop(_) | What::List { .. } => self.bounds().end - self.bounds().start,
+            RegionKind::Loop(rounds) if rounds.stride == stride => self.nodes[rounds.body.0 as usize].hi,
+            RegionKind::Run { .. } | RegionKind::Loop(_) | RegionKind::List { .. } => {
+                self.bounds().end - self.bounds().start
+            }
         }
     }
 
-    fn round(&self, rounds: &Rounds, number: i64) -> Region<'p> {
+    fn iteration(&self, rounds: &LoopIterations, number: i64) -> Region<'p> {
         Region::whole(self.nodes, Placed { at: self.at + number * rounds.stride, node: rounds.body })
     }
 
-    fn item(&self, list: &'p List, item: usize) -> Region<'p> {
+    fn item(&self, list: &'p ItemList, item: usize) -> Region<'p> {
         let at = self.at + list.at[item];
         match list.child(item) {
             Child::Run(bytes) => {
-                Region { nodes: self.nodes, at, what: What::Run { bytes: bytes.cast_signed() } }
+                Region { nodes: self.nodes, at, what: RegionKind::Run { bytes: bytes.cast_signed() } }
             }
             Child::Node(node) => Region::whole(self.nodes, Placed { at, node }),
         }
@@ -169,42 +171,44 @@ fn clip(stream: &Range<u64>, span: Range<u64>) -> Range<u64> {
     stream.start.max(span.start) - span.start..stream.end.min(span.end) - span.start
 }
 
-/// Whether two regions share a byte; `None` if finding out takes more work than is left. Recursion is bounded by the depths.
-pub(crate) fn overlap(one: &Region<'_>, other: &Region<'_>, work: &mut Work) -> Option<bool> {
+/// Whether two regions share a byte; `None` if the work limit is reached. Recursion is bounded by the depths.
+pub(crate) fn overlap(one: &Region<'_>, other: &Region<'_>, work: &mut WorkLimit) -> Option<bool> {
     work.spend()?;
     let (bounds, others) = (one.bounds(), other.bounds());
     if bounds.end <= others.start || others.end <= bounds.start {
         return Some(false);
     }
     match (&one.what, &other.what) {
-        (What::Run { .. }, What::Run { .. }) => Some(true),
-        (What::Loop(a), What::Loop(b)) if 0 < a.stride && 0 < b.stride => loops((one, a), (other, b), work),
-        (What::Run { .. }, _) => split(other, one, work),
-        (_, What::Run { .. }) => split(one, other, work),
+        (RegionKind::Run { .. }, RegionKind::Run { .. }) => Some(true),
+        (RegionKind::Loop(a), RegionKind::Loop(b)) if 0 < a.stride && 0 < b.stride => {
+            loops((one, a), (other, b), work)
+        }
+        (RegionKind::Run { .. }, _) => split(other, one, work),
+        (_, RegionKind::Run { .. }) => split(one, other, work),
         _ => split_longer(one, other, work),
     }
 }
 
-fn split_longer(one: &Region<'_>, other: &Region<'_>, work: &mut Work) -> Option<bool> {
+fn split_longer(one: &Region<'_>, other: &Region<'_>, work: &mut WorkLimit) -> Option<bool> {
     let length = |region: &Region<'_>| region.bounds().end - region.bounds().start;
     if length(other) <= length(one) { split(one, other, work) } else { split(other, one, work) }
 }
 
 /// Compares each child of `whole` that touches the bounds of `other` with it.
-fn split(whole: &Region<'_>, other: &Region<'_>, work: &mut Work) -> Option<bool> {
+fn split(whole: &Region<'_>, other: &Region<'_>, work: &mut WorkLimit) -> Option<bool> {
     let bounds = other.bounds();
     match whole.what {
-        What::Run { .. } => unreachable!("a run has no children"),
-        What::Loop(rounds) => {
-            // Rounds that stay in place are all the same.
+        RegionKind::Run { .. } => unreachable!("a run has no children"),
+        RegionKind::Loop(rounds) => {
+            // Iterations with stride 0 are all equal.
             let touching = if rounds.stride == 0 { 0..=0 } else { touching(whole, &rounds, &bounds) };
             for number in touching {
-                if overlap(&whole.round(&rounds, number), other, work)? {
+                if overlap(&whole.iteration(&rounds, number), other, work)? {
                     return Some(true);
                 }
             }
         }
-        What::List { list, from, to } => {
+        RegionKind::List { list, from, to } => {
             let start = bounds.start.saturating_sub(whole.at);
             let end = bounds.end.saturating_sub(whole.at);
             let first = list.first_reaching(whole.nodes, from, start);
@@ -220,7 +224,11 @@ fn split(whole: &Region<'_>, other: &Region<'_>, work: &mut Work) -> Option<bool
 }
 
 /// The rounds of a loop that touch `bounds`.
-fn touching(region: &Region<'_>, rounds: &Rounds, bounds: &Range<i64>) -> std::ops::RangeInclusive<i64> {
+fn touching(
+    region: &Region<'_>,
+    rounds: &LoopIterations,
+    bounds: &Range<i64>,
+) -> std::ops::RangeInclusive<i64> {
     let length = region.nodes[rounds.body.0 as usize].hi;
     let (start, end) = (bounds.start.saturating_sub(region.at), bounds.end.saturating_sub(region.at));
     let first = start.saturating_sub(length).div_euclid(rounds.stride).saturating_add(1);
@@ -228,15 +236,15 @@ fn touching(region: &Region<'_>, rounds: &Rounds, bounds: &Range<i64>) -> std::o
     first.max(0)..=last.min(rounds.count.cast_signed() - 1)
 }
 
-type Looped<'a, 'p> = (&'a Region<'p>, &'a Rounds);
+type Looped<'a, 'p> = (&'a Region<'p>, &'a LoopIterations);
 
-fn loops(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut Work) -> Option<bool> {
+fn loops(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut WorkLimit) -> Option<bool> {
     let (step, others) = (one.1.stride, other.1.stride);
-    let is_run = |of: Looped<'_, '_>| of.0.nodes[of.1.body.0 as usize].shape == Shape::Run;
+    let is_run = |of: Looped<'_, '_>| of.0.nodes[of.1.body.0 as usize].shape == NodeShape::Run;
     if step == others {
         same_stride(one, other, work)
     } else if is_run(one) && is_run(other) {
-        Some(runs_meet(one, other))
+        Some(runs_overlap(one, other))
     } else if others % step == 0 {
         translated(one, other, work)
     } else if step % others == 0 {
@@ -246,8 +254,8 @@ fn loops(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut Work) -> Option<
     }
 }
 
-/// Loops of one stride: which rounds meet depends on the difference of their numbers only, so one pair stands for all.
-fn same_stride(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut Work) -> Option<bool> {
+/// Loops of one stride: whether two iterations overlap depends only on the difference of their numbers, so one pair represents all.
+fn same_stride(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut WorkLimit) -> Option<bool> {
     let ((a, rounds), (b, others)) = (one, other);
     let stride = i128::from(rounds.stride);
     let ahead = i128::from(b.at) - i128::from(a.at);
@@ -257,7 +265,7 @@ fn same_stride(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut Work) -> O
     let last = (lengths.0 - ahead - 1).div_euclid(stride);
     for difference in first.max(1 - counts.0)..=last.min(counts.1 - 1) {
         let number = 0.max(-difference);
-        let pair = (a.round(rounds, narrow(number)), b.round(others, narrow(number + difference)));
+        let pair = (a.iteration(rounds, narrow(number)), b.iteration(others, narrow(number + difference)));
         if overlap(&pair.0, &pair.1, work)? {
             return Some(true);
         }
@@ -265,13 +273,13 @@ fn same_stride(one: Looped<'_, '_>, other: Looped<'_, '_>, work: &mut Work) -> O
     Some(false)
 }
 
-/// Runs at `a.at + i * a.stride` and at `b.at + j * b.stride`: the first `j` that meets an `i` is found by remainders.
-fn runs_meet(one: Looped<'_, '_>, other: Looped<'_, '_>) -> bool {
+/// Runs at `a.at + i * a.stride` and at `b.at + j * b.stride`: the first `j` that overlaps an `i` is found by remainders.
+fn runs_overlap(one: Looped<'_, '_>, other: Looped<'_, '_>) -> bool {
     let ((a, rounds), (b, others)) = (one, other);
     let (stride, step) = (i128::from(rounds.stride), i128::from(others.stride));
     let (length, len) = (i128::from(length_of(one)), i128::from(length_of(other)));
     let ahead = i128::from(b.at) - i128::from(a.at);
-    // Round j lies at `ahead + j * step`, seen from a; it can meet rounds 0 to count - 1 of a only between these.
+    // Iteration j is at `ahead + j * step` relative to a; it can overlap iterations 0 to count - 1 of a only between these.
     let last = (i128::from(rounds.count) - 1) * stride;
     let first_j = (-len - ahead).div_euclid(step) + 1;
     let last_j = (last + length - ahead - 1).div_euclid(step);
@@ -279,7 +287,7 @@ fn runs_meet(one: Looped<'_, '_>, other: Looped<'_, '_>) -> bool {
     if last_j < first_j {
         return false;
     }
-    // It meets one if `ahead + j * step + len - 1` leaves a remainder by the stride of at most `most`.
+    // It overlaps one if `ahead + j * step + len - 1` leaves a remainder by the stride of at most `most`.
     let most = length + len - 2;
     if stride - 1 <= most {
         return true;
@@ -293,9 +301,9 @@ fn runs_meet(one: Looped<'_, '_>, other: Looped<'_, '_>) -> bool {
     hit.is_some_and(|rounds| first_j + i128::from(rounds) <= last_j)
 }
 
-/// `fine` repeats within each round of `coarse`: rounds of `coarse` in the inside of `fine` all see the same, one stands for all;
-/// those at its ends are looked at one by one.
-fn translated(fine: Looped<'_, '_>, coarse: Looped<'_, '_>, work: &mut Work) -> Option<bool> {
+/// `fine` repeats within each iteration of `coarse`: iterations of `coarse` inside `fine` are all equal, one represents all; those at the
+/// ends are checked one by one.
+fn translated(fine: Looped<'_, '_>, coarse: Looped<'_, '_>, work: &mut WorkLimit) -> Option<bool> {
     let ((a, rounds), (b, others)) = (fine, coarse);
     let near = touching(b, others, &a.bounds());
     let end = i128::from(a.at) + i128::from(rounds.count) * i128::from(rounds.stride);
@@ -314,7 +322,7 @@ fn translated(fine: Looped<'_, '_>, coarse: Looped<'_, '_>, work: &mut Work) -> 
             continue;
         }
         seen_inside |= inside(number);
-        if overlap(&b.round(others, number), a, work)? {
+        if overlap(&b.iteration(others, number), a, work)? {
             return Some(true);
         }
         number += 1;

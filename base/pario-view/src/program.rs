@@ -1,24 +1,24 @@
-//! The normal form of a datatype: a nest of loops over runs of bytes, with lists where nothing is regular.
+//! The normal form of a datatype: a nest of loops over runs of bytes, with lists where the pattern is irregular.
 //!
-//! A node's place is the place of its first byte in stream order (its anchor); all offsets in a node are relative to it, so
-//! equal patterns at different places are one node. Nodes stand in an array, children before parents, the root last.
+//! A node's offset is that of its first byte in stream order (its anchor); all offsets in a node are relative to it, so equal patterns at
+//! different offsets are one node. Nodes are in an array, children before parents, the root last.
 //!
-//! Never: holds a node without data, a loop of less than two rounds, a list of less than two items. Always: sizes and bounds
-//! fit in 63 bits, depth is at most [`DEPTH_MAX`], neighbouring runs of one leaf do not touch (they would be one run).
+//! Never: holds a node without data, a loop of less than two iterations, a list of less than two items. Always: sizes and bounds fit in
+//! 63 bits, depth is at most [`DEPTH_MAX`], neighbouring runs of one leaf do not touch (they would be one run).
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::TypeError;
 
-/// Loops and lists inside each other, at most.
+/// Maximum nesting of loops and lists.
 pub(crate) const DEPTH_MAX: u32 = 64;
 
 /// Index of a node in its program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct NodeId(pub(crate) u32);
 
-/// A node at a place.
+/// A node at an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Placed {
     pub(crate) at: i64,
@@ -28,16 +28,16 @@ pub(crate) struct Placed {
 /// A pattern of bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) shape: Shape,
+    pub(crate) shape: NodeShape,
     /// Bytes of data.
     pub(crate) size: u64,
     /// Lowest byte, relative to the anchor.
     pub(crate) lo: i64,
-    /// Behind the highest byte, relative to the anchor.
+    /// One past the highest byte, relative to the anchor.
     pub(crate) hi: i64,
     /// 1 for a run.
     pub(crate) depth: u32,
-    /// Every byte lies behind the one before it in the stream: file order is stream order.
+    /// Offsets increase along the stream: file order is stream order.
     pub(crate) increasing: bool,
     /// Children start in file order, at every depth, though they may overlap. Then `lo` is 0.
     pub(crate) ascending: bool,
@@ -45,24 +45,24 @@ pub(crate) struct Node {
 
 /// What a node is made of.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum NodeShape {
     /// `size` contiguous bytes.
     Run,
     /// The body `count` times, `stride` apart.
     Loop { count: u64, stride: i64, body: NodeId },
-    /// Items at irregular places.
-    List(Arc<List>),
+    /// Items at irregular offsets.
+    List(Arc<ItemList>),
 }
 
-/// Items at irregular places.
+/// Items at irregular offsets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct List {
+pub(crate) struct ItemList {
     /// Where each item's anchor is; the first is 0.
     pub(crate) at: Box<[i64]>,
     pub(crate) items: Items,
     /// How far items up to each one reach; only where that is not the end of the item itself.
     reach: Option<Box<[i64]>>,
-    /// Each item lies behind the one before.
+    /// Items are disjoint and ascending.
     apart: bool,
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Child {
 
 /// Nodes, children first, and where the root is; `None` for a type without data.
 #[derive(Clone, Debug)]
-pub(crate) struct Program {
+pub(crate) struct ViewProgram {
     pub(crate) nodes: Arc<[Node]>,
     pub(crate) root: Option<Placed>,
 }
@@ -97,7 +97,15 @@ impl Node {
     /// A run of bytes.
     pub(crate) fn run(bytes: u64) -> Result<Node, TypeError> {
         let hi = i64::try_from(bytes).map_err(|_| TOO_LARGE)?;
-        Ok(Node { shape: Shape::Run, size: bytes, lo: 0, hi, depth: 1, increasing: true, ascending: true })
+        Ok(Node {
+            shape: NodeShape::Run,
+            size: bytes,
+            lo: 0,
+            hi,
+            depth: 1,
+            increasing: true,
+            ascending: true,
+        })
     }
 
     /// `body` repeated.
@@ -105,7 +113,7 @@ impl Node {
         let of = &nodes[body.0 as usize];
         let rounds = i64::try_from(count).map_err(|_| TOO_LARGE)?;
         let far = (rounds - 1).checked_mul(stride).ok_or(TOO_LARGE)?;
-        let shape = Shape::Loop { count, stride, body };
+        let shape = NodeShape::Loop { count, stride, body };
         Ok(Node {
             shape,
             size: sized(of.size.checked_mul(count))?,
@@ -119,7 +127,7 @@ impl Node {
 
     /// Items at `at`, the first of which is 0.
     pub(crate) fn list(nodes: &[Node], at: Box<[i64]>, items: Items) -> Result<Node, TypeError> {
-        let mut list = List { at, items, reach: None, apart: true };
+        let mut list = ItemList { at, items, reach: None, apart: true };
         let (mut lo, mut hi) = (0, 0);
         let (mut increasing, mut ascending, mut own_ends) = (true, true, true);
         let mut depth = 0;
@@ -140,16 +148,16 @@ impl Node {
         }
         increasing &= list.apart;
         let size = sized(list.size(nodes))?;
-        let shape = Shape::List(Arc::new(list));
+        let shape = NodeShape::List(Arc::new(list));
         Ok(Node { shape, size, lo, hi, depth: deeper(depth)?, increasing, ascending })
     }
 
     /// How many children it has.
     pub(crate) fn children(&self) -> u64 {
         match &self.shape {
-            Shape::Run => 0,
-            Shape::Loop { count, .. } => *count,
-            Shape::List(list) => list.at.len() as u64,
+            NodeShape::Run => 0,
+            NodeShape::Loop { count, .. } => *count,
+            NodeShape::List(list) => list.at.len() as u64,
         }
     }
 }
@@ -162,7 +170,7 @@ fn deeper(depth: u32) -> Result<u32, TypeError> {
     if depth == DEPTH_MAX { Err(TypeError::TooDeep { limit: DEPTH_MAX }) } else { Ok(depth + 1) }
 }
 
-/// What a list needs to know of one of its items.
+/// Properties of one list item.
 #[derive(Clone, Copy)]
 struct ItemExtent {
     lo: i64,
@@ -172,10 +180,10 @@ struct ItemExtent {
     ascending: bool,
 }
 
-impl List {
+impl ItemList {
     /// The same list over renamed items.
-    pub(crate) fn with_items(self, items: Items) -> List {
-        List { items, ..self }
+    pub(crate) fn with_items(self, items: Items) -> ItemList {
+        ItemList { items, ..self }
     }
 
     fn extent_of(&self, nodes: &[Node], index: usize) -> ItemExtent {
@@ -260,7 +268,7 @@ impl List {
 fn search(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (range.start, range.end);
     if 0 < low {
-        // A search that goes on from somewhere usually ends near: gallop first.
+        // A continued search usually ends near its start: gallop first.
         let mut step = 1;
         while low + step < high && before(low + step) {
             low += step;
@@ -275,13 +283,13 @@ fn search(range: Range<usize>, before: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// A number that is known to index something in memory.
+/// A number known to be a valid index in memory.
 pub(crate) fn index(number: u64) -> usize {
     usize::try_from(number).expect("counts of things in memory fit in usize")
 }
 
-impl Program {
-    /// The node behind an id.
+impl ViewProgram {
+    /// The node with this id.
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.0 as usize]
     }
@@ -299,8 +307,8 @@ impl Program {
     /// Entries of all lists.
     pub(crate) fn items(&self) -> usize {
         let entries = |node: &Node| match &node.shape {
-            Shape::List(list) => list.at.len(),
-            Shape::Run | Shape::Loop { .. } => 0,
+            NodeShape::List(list) => list.at.len(),
+            NodeShape::Run | NodeShape::Loop { .. } => 0,
         };
         self.nodes.iter().map(entries).sum()
     }

@@ -1,6 +1,6 @@
-//! Arithmetic of remainders: when does a progression first hit a window that comes back with a period?
+//! Arithmetic of remainders: the first hit of an arithmetic progression in a periodic window.
 //!
-//! Never: steps through the progression; the answer takes a logarithmic number of divisions.
+//! Never: steps through the progression; the number of divisions is logarithmic.
 
 /// The smallest `i` with `low <= (step * i) mod modulus <= high`. Wants `low <= high < modulus`.
 pub(crate) fn first_in_window(step: u64, modulus: u64, low: u64, high: u64) -> Option<u64> {
@@ -9,7 +9,7 @@ pub(crate) fn first_in_window(step: u64, modulus: u64, low: u64, high: u64) -> O
     u64::try_from(first).ok()
 }
 
-/// As above, with `step < modulus`. Each level takes the modulus to the step, as Euclid does.
+/// As above, with `step < modulus`. Each level replaces the modulus by the step, as in Euclid's algorithm.
 fn first_hit(step: u128, modulus: u128, low: u128, high: u128) -> Option<u128> {
     if low == 0 {
         return Some(0);
@@ -21,9 +21,8 @@ fn first_hit(step: u128, modulus: u128, low: u128, high: u128) -> Option<u128> {
     if direct * step <= high {
         return Some(direct);
     }
-    // No multiple of the step lies in the window itself, so it must be met after `turns` turns of the modulus:
-    // step * i = modulus * turns + something in low..=high, that is, modulus * turns leaves a remainder, by the step, that
-    // the window fills up to a multiple of it.
+    // No multiple of the step is in the window itself, so the first hit is after `turns` wraps of the modulus: step * i = modulus * turns
+    // + r with r in low..=high, that is, modulus * turns leaves a remainder, by the step, that the window fills up to a multiple of it.
     let turns = first_hit(modulus % step, step, step - high % step, step - low % step)?;
     Some((modulus * turns + low).div_ceil(step))
 }

@@ -1,26 +1,26 @@
-//! One after the other: turns a list of placed nodes into the most regular node that says the same.
+//! Concatenation: turns a list of placed nodes into the most regular equivalent node.
 //!
-//! Runs that touch become one; items that repeat with a period become a loop; long regular stretches become loops of their own;
-//! what is left becomes a list. Never: reorders items. Always: linear in the number of items, times a small constant.
+//! Runs that touch become one; items that repeat with a period become a loop; long regular stretches become separate loops; the rest
+//! becomes a list. Never: reorders items. Always: linear in the number of items, times a small constant.
 
 use crate::build::Builder;
 use crate::error::TypeError;
-use crate::program::{Items, NodeId, Placed, Shape};
+use crate::program::{Items, NodeId, NodeShape, Placed};
 
 /// Regular stretches shorter than this stay in their list: an entry of a list is cheaper than a node.
 const STRETCH_MIN: usize = 8;
-/// Longest period that is looked for.
+/// Longest period searched.
 const PERIOD_MAX: usize = 64;
-/// How often stretches are looked for in what the round before left: one for each dimension that a list may hide.
-const ROUNDS_MAX: usize = 4;
+/// Passes that search for stretches in the result of the pass before: one for each dimension that a list may hide.
+const PASSES_MAX: usize = 4;
 
 const TOO_LARGE: TypeError = TypeError::TooLarge { what: "the type" };
 
 impl Builder {
-    /// The items, one after the other; `None` if there are none.
+    /// The items, concatenated; `None` if there are none.
     pub(crate) fn sequence(&mut self, items: Vec<Placed>) -> Result<Option<Placed>, TypeError> {
         let mut items = self.coalesce(items)?;
-        for _ in 0..ROUNDS_MAX {
+        for _ in 0..PASSES_MAX {
             if items.len() < 2 {
                 break;
             }
@@ -62,11 +62,11 @@ impl Builder {
         for (count, item) in items.iter().enumerate() {
             let node = self.node(item.node);
             let touches = items[0].at.checked_add_unsigned(bytes) == Some(item.at);
-            if 0 < count && (!touches || node.shape != Shape::Run) {
+            if 0 < count && (!touches || node.shape != NodeShape::Run) {
                 return Ok((count, bytes));
             }
             bytes = bytes.checked_add(node.size).ok_or(TOO_LARGE)?;
-            if node.shape != Shape::Run {
+            if node.shape != NodeShape::Run {
                 return Ok((1, bytes));
             }
         }
@@ -138,7 +138,7 @@ impl Builder {
     fn plain_length(&self, items: &[Placed]) -> usize {
         let first = items[0].node;
         let same = items.iter().take_while(|item| item.node == first).count();
-        let runs = items.iter().take_while(|item| self.node(item.node).shape == Shape::Run).count();
+        let runs = items.iter().take_while(|item| self.node(item.node).shape == NodeShape::Run).count();
         same.max(runs)
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let mut builder = Builder::default();
         let one = runs(&mut builder, &[(8, 4), (12, 4), (16, 8)]);
         assert_eq!((one.at, builder.node(one.node).size), (8, 16));
-        assert_eq!(builder.node(one.node).shape, Shape::Run);
+        assert_eq!(builder.node(one.node).shape, NodeShape::Run);
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
         let mut builder = Builder::default();
         let items: Vec<_> = (0..100).map(|i| (10 * i, 3)).collect();
         let looped = runs(&mut builder, &items);
-        assert!(matches!(builder.node(looped.node).shape, Shape::Loop { count: 100, stride: 10, .. }));
+        assert!(matches!(builder.node(looped.node).shape, NodeShape::Loop { count: 100, stride: 10, .. }));
     }
 
     #[test]
@@ -219,8 +219,10 @@ mod tests {
         let mut builder = Builder::default();
         let items: Vec<_> = (0..3).flat_map(|z| (0..9).map(move |y| (1000 * z + 10 * y, 3))).collect();
         let looped = runs(&mut builder, &items);
-        let Shape::Loop { count: 3, stride: 1000, body } = builder.node(looped.node).shape else { panic!() };
-        assert!(matches!(builder.node(body).shape, Shape::Loop { count: 9, stride: 10, .. }));
+        let NodeShape::Loop { count: 3, stride: 1000, body } = builder.node(looped.node).shape else {
+            panic!()
+        };
+        assert!(matches!(builder.node(body).shape, NodeShape::Loop { count: 9, stride: 10, .. }));
     }
 
     #[test]
@@ -229,7 +231,9 @@ mod tests {
         let items: Vec<_> =
             (0..40).flat_map(|i| [(100 * i, 3), (100 * i + 7, 1), (100 * i + 31, 3)]).collect();
         let looped = runs(&mut builder, &items);
-        let Shape::Loop { count: 40, stride: 100, body } = builder.node(looped.node).shape else { panic!() };
+        let NodeShape::Loop { count: 40, stride: 100, body } = builder.node(looped.node).shape else {
+            panic!()
+        };
         assert_eq!(builder.node(body).children(), 3);
     }
 

@@ -1,23 +1,23 @@
-//! The part of a stream that falls into a range of the file, or on one server, without visiting the rest.
+//! The part of a stream inside a range of the file, or on one server, without walking the rest.
 //!
-//! In an increasing tree such a part is one interval of the stream for the range, or one for each block; its ends are found by
-//! descent, then it is walked. Trees that are not increasing (overlaps, interleaved repetitions) are opened by [`Trees`].
+//! In an increasing tree such a part is one interval of the stream for the range, or one for each block; its ends are found by descent,
+//! then it is walked. Trees that are not increasing (overlaps, interleaved repetitions) are opened by [`Trees`].
 //!
-//! Always: parts come in stream order.
+//! Always: parts are in stream order.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
 
 use pario_core::{Layout, LocalOffset, ServerIndex};
 
-use crate::program::Program;
-use crate::trees::{Tree, Trees};
-use crate::walk::{Row, Run, Walk};
-use crate::window::Windows;
+use crate::program::ViewProgram;
+use crate::trees::{IncreasingTree, Trees};
+use crate::walk::{ByteRun, RunRow, RunWalk};
+use crate::window::StripeWindows;
 
 /// Contiguous bytes of a file that are contiguous in a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct ViewPart {
     /// Where they start in the stream.
     pub stream_offset: u64,
     /// Where they start in the file.
@@ -44,7 +44,7 @@ pub struct ServerPart {
 pub struct ServerRow {
     /// The first.
     pub first: ServerPart,
-    /// From where one starts to where the next does; means nothing for a single one.
+    /// Distance between the starts of neighbours; undefined for a single part.
     pub stride: u64,
     /// How many; at least one.
     pub count: u64,
@@ -67,7 +67,7 @@ impl ServerRow {
 /// An interval of the stream of a tree, in offsets of the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
-    tree: Tree,
+    tree: IncreasingTree,
     stream: Range<u64>,
 }
 
@@ -85,7 +85,7 @@ pub(crate) struct InRange<'p> {
 }
 
 impl<'p> InRange<'p> {
-    pub(crate) fn new(program: &'p Program, base: i64, stream: Range<u64>, file: Range<i64>) -> Self {
+    pub(crate) fn new(program: &'p ViewProgram, base: i64, stream: Range<u64>, file: Range<i64>) -> Self {
         InRange { trees: Trees::new(program, base, stream, file) }
     }
 }
@@ -111,13 +111,18 @@ impl Iterator for InRange<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct OnServer<'p> {
     trees: Trees<'p>,
-    windows: Option<Windows>,
-    /// The tree being cut, what is wanted of its stream, and how far in the file it has been searched.
-    current: Option<(Tree, Range<u64>, i64)>,
+    windows: Option<StripeWindows>,
+    /// The tree being cut, its requested stream range, and the file range still to be searched.
+    current: Option<(IncreasingTree, Range<u64>, Range<i64>)>,
 }
 
 impl<'p> OnServer<'p> {
-    pub(crate) fn new(program: &'p Program, base: i64, stream: Range<u64>, windows: Option<Windows>) -> Self {
+    pub(crate) fn new(
+        program: &'p ViewProgram,
+        base: i64,
+        stream: Range<u64>,
+        windows: Option<StripeWindows>,
+    ) -> Self {
         OnServer { trees: Trees::new(program, base, stream, 0..i64::MAX), windows, current: None }
     }
 }
@@ -129,37 +134,37 @@ impl Iterator for OnServer<'_> {
         let windows = self.windows?;
         loop {
             let nodes = self.trees.nodes();
-            if let Some((tree, wanted, x)) = self.current.take() {
-                let found = tree.first_in(nodes, &windows, x).filter(|found| found.stream < wanted.end);
+            if let Some((tree, wanted, file)) = self.current.take() {
+                let found = tree.first_in(nodes, &windows, &file).filter(|found| found.stream < wanted.end);
                 let Some(found) = found else { continue };
                 let block_end = windows.end_of(found.at);
                 let end = tree.first_at_or_after(nodes, block_end).unwrap_or(wanted.end).min(wanted.end);
-                self.current = Some((tree, wanted, block_end));
+                self.current = Some((tree, wanted, block_end..file.end));
                 return Some(Interval { tree, stream: found.stream..end });
             }
             let tree = self.trees.next()?;
             let wanted = self.trees.clip(&tree);
-            let x = tree.place_of(nodes, wanted.start);
-            self.current = Some((tree, wanted, x));
+            let file = tree.offset_of(nodes, wanted.start)..tree.offset_of(nodes, wanted.end - 1) + 1;
+            self.current = Some((tree, wanted, file));
         }
     }
 }
 
 /// Iterator over the runs of intervals.
 #[derive(Clone, Debug)]
-struct Parts<'p, I> {
+struct IntervalParts<'p, I> {
     intervals: I,
-    walk: Walk<'p>,
+    walk: RunWalk<'p>,
     stream: u64,
 }
 
-impl<'p, I: Iterator<Item = Interval>> Parts<'p, I> {
-    fn new(program: &'p Program, intervals: I) -> Self {
-        Parts { intervals, walk: Walk::idle(&program.nodes), stream: 0 }
+impl<'p, I: Iterator<Item = Interval>> IntervalParts<'p, I> {
+    fn new(program: &'p ViewProgram, intervals: I) -> Self {
+        IntervalParts { intervals, walk: RunWalk::idle(&program.nodes), stream: 0 }
     }
 
     #[inline]
-    fn next(&mut self) -> Option<Part> {
+    fn next(&mut self) -> Option<ViewPart> {
         loop {
             if let Some(run) = self.walk.next() {
                 return Some(self.part(run, 1));
@@ -168,11 +173,11 @@ impl<'p, I: Iterator<Item = Interval>> Parts<'p, I> {
         }
     }
 
-    /// The next parts that are alike, their distance, and how many they are.
+    /// The first of the next equal parts, their distance and number.
     #[inline]
-    fn next_row(&mut self) -> Option<(Part, u64, u64)> {
+    fn next_row(&mut self) -> Option<(ViewPart, u64, u64)> {
         loop {
-            if let Some(Row { run, stride, count }) = self.walk.next_row() {
+            if let Some(RunRow { run, stride, count }) = self.walk.next_row() {
                 // Trees increase, and so do distances.
                 return Some((self.part(run, count), stride.cast_unsigned(), count));
             }
@@ -180,12 +185,12 @@ impl<'p, I: Iterator<Item = Interval>> Parts<'p, I> {
         }
     }
 
-    /// The first of so many parts that are alike.
+    /// The first of `count` equal parts.
     #[inline]
-    fn part(&mut self, run: Run, count: u64) -> Part {
+    fn part(&mut self, run: ByteRun, count: u64) -> ViewPart {
         let stream_offset = self.stream;
         self.stream += run.bytes * count;
-        Part { stream_offset, file_offset: run.at.cast_unsigned(), bytes: run.bytes }
+        ViewPart { stream_offset, file_offset: run.at.cast_unsigned(), bytes: run.bytes }
     }
 
     fn next_interval(&mut self) -> Option<()> {
@@ -198,49 +203,49 @@ impl<'p, I: Iterator<Item = Interval>> Parts<'p, I> {
 
 /// Iterator over the parts in a range of the file; see [`crate::View::slice`].
 #[derive(Clone, Debug)]
-pub struct Slice<'p>(Parts<'p, InRange<'p>>);
+pub struct ViewSlice<'p>(IntervalParts<'p, InRange<'p>>);
 
-impl<'p> Slice<'p> {
-    pub(crate) fn new(program: &'p Program, intervals: InRange<'p>) -> Self {
-        Slice(Parts::new(program, intervals))
+impl<'p> ViewSlice<'p> {
+    pub(crate) fn new(program: &'p ViewProgram, intervals: InRange<'p>) -> Self {
+        ViewSlice(IntervalParts::new(program, intervals))
     }
 }
 
-impl Iterator for Slice<'_> {
-    type Item = Part;
+impl Iterator for ViewSlice<'_> {
+    type Item = ViewPart;
 
     #[inline]
-    fn next(&mut self) -> Option<Part> {
+    fn next(&mut self) -> Option<ViewPart> {
         self.0.next()
     }
 }
 
-impl FusedIterator for Slice<'_> {}
+impl FusedIterator for ViewSlice<'_> {}
 
 /// Iterator over the parts on a server; see [`crate::View::on_server`].
 #[derive(Clone, Debug)]
 pub struct ServerSlice<'p> {
-    parts: Parts<'p, OnServer<'p>>,
+    parts: IntervalParts<'p, OnServer<'p>>,
     layout: Layout,
     server: ServerIndex,
-    /// The block that the last part lay in, and its place in the object.
+    /// The block of the last part, and its offset in the object.
     block: Range<u64>,
     local: u64,
 }
 
 impl<'p> ServerSlice<'p> {
     pub(crate) fn new(
-        program: &'p Program,
+        program: &'p ViewProgram,
         intervals: OnServer<'p>,
         layout: Layout,
         server: ServerIndex,
     ) -> Self {
-        ServerSlice { parts: Parts::new(program, intervals), layout, server, block: 0..0, local: 0 }
+        ServerSlice { parts: IntervalParts::new(program, intervals), layout, server, block: 0..0, local: 0 }
     }
 
-    /// Where a part lies in the object.
+    /// Offset of a part in the object.
     #[inline]
-    fn place(&mut self, Part { stream_offset, file_offset, bytes }: Part) -> ServerPart {
+    fn locate_part(&mut self, ViewPart { stream_offset, file_offset, bytes }: ViewPart) -> ServerPart {
         if !self.block.contains(&file_offset) {
             self.locate(file_offset);
         }
@@ -264,13 +269,13 @@ impl Iterator for ServerSlice<'_> {
     #[inline]
     fn next(&mut self) -> Option<ServerPart> {
         let part = self.parts.next()?;
-        Some(self.place(part))
+        Some(self.locate_part(part))
     }
 }
 
 impl FusedIterator for ServerSlice<'_> {}
 
-/// Iterator over the same parts, those that are alike together; see [`crate::View::rows_on_server`].
+/// Iterator over the same parts, equal ones grouped; see [`crate::View::rows_on_server`].
 #[derive(Clone, Debug)]
 pub struct ServerRows<'p>(ServerSlice<'p>);
 
@@ -287,7 +292,7 @@ impl Iterator for ServerRows<'_> {
     fn next(&mut self) -> Option<ServerRow> {
         let (part, stride, count) = self.0.parts.next_row()?;
         // An interval is no larger than a block: all are in the block of the first.
-        Some(ServerRow { first: self.0.place(part), stride, count })
+        Some(ServerRow { first: self.0.locate_part(part), stride, count })
     }
 }
 

@@ -1,7 +1,7 @@
-//! Views by content: each known view is held once, under an id made from its bytes.
+//! Views by content: each known view is held once, under an id hashed from its bytes.
 //!
-//! Never: holds more views or bytes than it was told; believes that bytes belong to an id. Always: what was used longest ago
-//! goes first; a view that somebody still holds lives on without the table.
+//! Never: exceeds its limits of views and bytes; accepts an id without hashing the bytes. Always: evicts the least recently used view; a
+//! view referenced elsewhere outlives its eviction.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use crate::error::ViewError;
 use crate::view::View;
 
-/// Content hash of a view: the first 128 bits of SHA-256 over its bytes. Two views with one id would mix up data, hence a hash
-/// for which nobody can find two.
+/// Content hash of a view: the first 128 bits of SHA-256 over its bytes. Two views with one id would corrupt data, hence a
+/// collision-resistant hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ViewId(pub [u8; 16]);
 
@@ -42,15 +42,15 @@ impl Encode for ViewId {
     }
 }
 
-/// Why a table does not take a view.
+/// Why a table rejects a view.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// The bytes hash to another id.
-    #[error("bytes of view {got} came as view {claimed}")]
+    #[error("bytes of view {got} were sent as view {claimed}: the peer is damaged or incompatible")]
     WrongId {
-        /// What it was said to be.
+        /// The claimed id.
         claimed: ViewId,
-        /// What it is.
+        /// The id computed from the bytes.
         got: ViewId,
     },
     /// It alone is more than the table may hold.
@@ -76,28 +76,28 @@ pub struct ViewTable {
     bytes_max: usize,
     bytes: usize,
     clock: u64,
-    views: HashMap<ViewId, Entry>,
+    views: HashMap<ViewId, ViewEntry>,
     /// Ids by the time of their last use.
     uses: BTreeMap<u64, ViewId>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ViewEntry {
     view: View,
     bytes: usize,
     used: u64,
 }
 
 impl ViewTable {
-    /// An empty table for at most `views_max` views that take at most `bytes_max` of memory.
+    /// An empty table for at most `views_max` views of at most `bytes_max` bytes of memory.
     #[must_use]
     pub fn new(views_max: usize, bytes_max: usize) -> ViewTable {
-        assert!(0 < views_max, "a table without room");
+        assert!(0 < views_max, "a table needs space for at least one view");
         let (views, uses) = (HashMap::new(), BTreeMap::new());
         ViewTable { views_max, bytes_max, bytes: 0, clock: 0, views, uses }
     }
 
-    /// Takes in a view made here; returns its id and, for whoever does not know it yet, its bytes.
+    /// Adds a local view; returns its id and its bytes, for peers without it.
     pub fn intern(&mut self, view: &View) -> Result<(ViewId, Vec<u8>), TableError> {
         let bytes = view.encode()?;
         let id = ViewId::of(&bytes);
@@ -107,7 +107,7 @@ impl ViewTable {
         Ok((id, bytes))
     }
 
-    /// Takes in the bytes of a view that a peer calls `claimed`.
+    /// Adds the bytes of a view that a peer calls `claimed`.
     pub fn receive(&mut self, claimed: ViewId, bytes: &[u8]) -> Result<View, TableError> {
         let got = ViewId::of(bytes);
         if got != claimed {
@@ -121,7 +121,7 @@ impl ViewTable {
         Ok(view)
     }
 
-    /// A known view; the table keeps it longer for that.
+    /// Looks up a view and marks it as recently used.
     pub fn get(&mut self, id: &ViewId) -> Option<View> {
         let entry = self.views.get_mut(id)?;
         self.clock += 1;
@@ -160,7 +160,7 @@ impl ViewTable {
         self.clock += 1;
         self.bytes += bytes;
         self.uses.insert(self.clock, id);
-        self.views.insert(id, Entry { view, bytes, used: self.clock });
+        self.views.insert(id, ViewEntry { view, bytes, used: self.clock });
         Ok(())
     }
 

@@ -1,7 +1,7 @@
-//! Numbers in as few bytes as they need: seven bits a byte, the lowest first; signed ones zigzag; series as steps above their
-//! smallest, in units of what divides them all.
+//! Variable-length numbers: seven bits a byte, lowest first; signed ones zigzag; series as multiples of their common divisor above their
+//! minimum.
 //!
-//! Never: allocates by a count it was told before it has seen that many bytes.
+//! Never: allocates by an encoded count before that many bytes were received.
 
 use pario_core::codec::{Malformed, Reader, Writer};
 
@@ -32,7 +32,7 @@ pub(crate) fn put_signed(writer: &mut Writer, number: i64) {
     put(writer, ((number << 1) ^ (number >> 63)).cast_unsigned());
 }
 
-/// Appends a series: smallest, unit, then how many units each lies above the smallest.
+/// Appends a series: minimum, unit, then each value's number of units above the minimum.
 pub(crate) fn put_series(writer: &mut Writer, series: &[i64]) {
     let least = series.iter().copied().min().unwrap_or(0);
     let unit = unit_of(series, least);
@@ -59,7 +59,7 @@ fn unit_of(series: &[i64], least: i64) -> u64 {
     unit.max(1)
 }
 
-/// Takes an unsigned number.
+/// Decodes an unsigned number.
 pub(crate) fn get(reader: &mut Reader<'_>) -> Result<u64, Malformed> {
     let mut rest = reader.rest();
     let number = pull(&mut rest)?;
@@ -86,24 +86,24 @@ fn pull(rest: &mut &[u8]) -> Result<u64, Malformed> {
     Err(Malformed("number beyond 64 bits"))
 }
 
-/// Takes an unsigned number below 2^63.
+/// Decodes an unsigned number below 2^63.
 pub(crate) fn get_positive(reader: &mut Reader<'_>) -> Result<i64, Malformed> {
     i64::try_from(get(reader)?).map_err(|_| Malformed("number beyond 63 bits"))
 }
 
-/// Takes a signed number.
+/// Decodes a signed number.
 pub(crate) fn get_signed(reader: &mut Reader<'_>) -> Result<i64, Malformed> {
     let number = get(reader)?;
     Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
 }
 
-/// Takes a count of things of which each takes at least one more byte.
+/// Decodes a count of items with at least one byte each.
 pub(crate) fn get_count(reader: &mut Reader<'_>) -> Result<usize, Malformed> {
     let count = usize::try_from(get(reader)?).map_err(|_| Malformed("count beyond memory"))?;
     if reader.remaining() < count { Err(Malformed("list longer than its bytes")) } else { Ok(count) }
 }
 
-/// Takes a series of `count` numbers.
+/// Decodes a series of `count` numbers.
 pub(crate) fn get_series(reader: &mut Reader<'_>, count: usize) -> Result<Vec<i64>, Malformed> {
     let least = get_signed(reader)?;
     let unit = get(reader)?;

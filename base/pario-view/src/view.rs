@@ -1,7 +1,7 @@
-//! Views: what one process sees of a file, as MPI has it: a displacement, an elementary type, a file type that repeats.
+//! Views as in MPI: the part of a file visible to one process, given by a displacement, an elementary type and a repeating file type.
 //!
-//! Never: expands the file type. Always: the program walked is the file type repeated as often as fits below 2^63, so that
-//! repetitions are a loop like any other and collapse with the loops inside.
+//! Never: expands the file type. Always: the program walked is the file type repeated as often as fits below 2^63, so that repetitions
+//! are a loop like any other and collapse with the loops inside.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -12,16 +12,17 @@ use pario_core::{Layout, ServerIndex};
 use crate::build::Builder;
 use crate::datatype::Datatype;
 use crate::error::ViewError;
-use crate::find::{first_at_or_after, place_of};
+use crate::find::{first_at_or_after, offset_of};
 use crate::lower::program_of;
-use crate::program::{Placed, Program, Shape};
-use crate::slice::{InRange, OnServer, ServerRows, ServerSlice, Slice};
-use crate::walk::Walk;
-use crate::window::Windows;
+use crate::program::{NodeShape, Placed, ViewProgram};
+use crate::slice::{InRange, OnServer, ServerRows, ServerSlice, ViewSlice};
+use crate::span::span_of_part;
+use crate::walk::RunWalk;
+use crate::window::StripeWindows;
 
 /// What the file is open for: a file type that overlaps itself is legal for reading only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Access {
+pub enum ViewAccess {
     /// Reading only.
     Read,
     /// Writing, perhaps reading too.
@@ -31,7 +32,7 @@ pub enum Access {
 /// How a view's stream runs through the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
-    /// Every byte lies behind the one before; no byte occurs twice.
+    /// Offsets increase along the stream; no byte occurs twice.
     Increasing,
     /// Bytes may occur twice, or repetitions of the file type interleave.
     Mixed,
@@ -39,7 +40,7 @@ pub enum Direction {
 
 /// Contiguous bytes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub struct FileExtent {
     /// Where they start.
     pub file_offset: u64,
     /// How many.
@@ -52,17 +53,17 @@ pub struct View {
     displacement: u64,
     etype_bytes: u64,
     extent: i64,
-    filetype: Program,
-    program: Program,
+    filetype: ViewProgram,
+    program: ViewProgram,
 }
 
 impl View {
-    /// The view of `filetype` repeated from `displacement` on. Checks what MPI demands of it.
+    /// The view of `filetype` repeated from `displacement` on. Checks the rules of MPI.
     pub fn new(
         displacement: i64,
         etype: &Datatype,
         filetype: &Datatype,
-        access: Access,
+        access: ViewAccess,
     ) -> Result<View, ViewError> {
         let start = u64::try_from(displacement).map_err(|_| ViewError::Displacement(displacement))?;
         if etype.size() == 0 {
@@ -75,7 +76,7 @@ impl View {
         check_order("elementary type", etype)?;
         check_order("file type", filetype)?;
         let program = program_of(filetype)?;
-        if access == Access::Write {
+        if access == ViewAccess::Write {
             check_overlap("elementary type", &program_of(etype)?)?;
             check_overlap("file type", &program)?;
         }
@@ -91,22 +92,22 @@ impl View {
     /// Contiguous elements of `etype_bytes` from `displacement` on.
     pub fn contiguous(displacement: i64, etype_bytes: u64) -> Result<View, ViewError> {
         let etype = Datatype::elementary(etype_bytes)?;
-        View::new(displacement, &etype, &etype, Access::Write)
+        View::new(displacement, &etype, &etype, ViewAccess::Write)
     }
 
-    /// A view from what was checked by [`View::new`] or the decoder.
+    /// A view from arguments checked by [`View::new`] or the decoder.
     pub(crate) fn from_parts(
         displacement: u64,
         etype_bytes: u64,
         extent: i64,
-        filetype: Program,
+        filetype: ViewProgram,
     ) -> Result<View, ViewError> {
         let program = repeated(displacement, extent, &filetype)?;
         Ok(View { displacement, etype_bytes, extent, filetype, program })
     }
 
-    /// The same view further on in the file: all of it `bytes` behind where it is.
-    pub fn moved(&self, bytes: u64) -> Result<View, ViewError> {
+    /// The same view, displaced by `bytes` towards the end of the file.
+    pub fn displaced(&self, bytes: u64) -> Result<View, ViewError> {
         let displacement = self.displacement.checked_add(bytes);
         let displacement = displacement.filter(|place| i64::try_from(*place).is_ok());
         let end = self.filetype.root.map_or(0, |root| root.at);
@@ -126,7 +127,7 @@ impl View {
         self.etype_bytes
     }
 
-    /// Bytes of data in one repetition of the file type; 0 if the view shows nothing.
+    /// Bytes of data in one repetition of the file type; 0 for an empty view.
     #[must_use]
     pub fn filetype_bytes(&self) -> u64 {
         self.filetype.size()
@@ -138,24 +139,24 @@ impl View {
         self.extent
     }
 
-    /// About how much memory it takes, for tables with a limit.
+    /// Approximate memory use, for tables with a limit.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let nodes = self.filetype.nodes.len() + self.program.nodes.len();
-        // An entry of a list has a place and a stream offset, and may have a reach and a node.
+        // A list entry has a file offset and a stream offset, and may have a reach and a node.
         size_of::<View>() + nodes * size_of::<crate::program::Node>() + self.filetype.items() * 28
     }
 
-    pub(crate) fn filetype(&self) -> &Program {
+    pub(crate) fn filetype(&self) -> &ViewProgram {
         &self.filetype
     }
 
-    /// The repeated file type, and where it stands.
-    pub(crate) fn program(&self) -> (&Program, i64) {
+    /// The repeated file type, and its offset.
+    pub(crate) fn program(&self) -> (&ViewProgram, i64) {
         (&self.program, self.displacement.cast_signed())
     }
 
-    /// The root of the repeated file type, at its place in the file.
+    /// The root of the repeated file type, at its file offset.
     fn root(&self) -> Option<Placed> {
         let base = self.displacement.cast_signed();
         self.program.root.map(|root| Placed { at: base + root.at, ..root })
@@ -170,7 +171,7 @@ impl View {
     /// Whether the stream is one contiguous range of the file.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
-        self.program.root_node().is_some_and(|root| root.shape == Shape::Run)
+        self.program.root_node().is_some_and(|root| root.shape == NodeShape::Run)
     }
 
     /// Whether stream offsets are file offsets.
@@ -189,20 +190,28 @@ impl View {
         }
     }
 
-    /// The contiguous ranges of the file that the stream range covers, in stream order; those that touch are one.
+    /// The contiguous file ranges of the stream range, in stream order; touching ranges are joined.
     #[must_use]
     pub fn extents(&self, stream: Range<u64>) -> Extents<'_> {
-        Extents(Walk::over(&self.program.nodes, self.root(), stream))
+        Extents(RunWalk::over(&self.program.nodes, self.root(), stream))
     }
 
-    /// Where byte `stream_offset` of the stream lies in the file; `None` behind the end of the stream.
+    /// File offset of byte `stream_offset` of the stream; `None` beyond the end of the stream.
     #[must_use]
     pub fn file_offset(&self, stream_offset: u64) -> Option<u64> {
         let root = self.root().filter(|_| stream_offset < self.stream_bytes())?;
-        Some(place_of(&self.program.nodes, root, stream_offset).cast_unsigned())
+        Some(offset_of(&self.program.nodes, root, stream_offset).cast_unsigned())
     }
 
-    /// The smallest stream offset whose byte lies at `file_offset` or behind; `None` if there is none.
+    /// From the lowest byte of a stream range to one past the highest; `None` if the range is empty or exceeds the stream.
+    #[must_use]
+    pub fn span(&self, stream: Range<u64>) -> Option<Range<u64>> {
+        let root = self.root().filter(|_| !stream.is_empty() && stream.end <= self.stream_bytes())?;
+        let Range { start, end } = span_of_part(&self.program.nodes, root, stream);
+        Some(start.cast_unsigned()..end.cast_unsigned())
+    }
+
+    /// The smallest stream offset with a byte at `file_offset` or later; `None` if there is none.
     #[must_use]
     pub fn stream_at_or_after(&self, file_offset: u64) -> Option<u64> {
         let x = i64::try_from(file_offset).ok()?;
@@ -219,8 +228,8 @@ impl View {
 
     /// The parts of a stream range that lie in a range of the file, in stream order.
     #[must_use]
-    pub fn slice(&self, stream: Range<u64>, file: Range<u64>) -> Slice<'_> {
-        Slice::new(&self.program, self.intervals(stream, file))
+    pub fn slice(&self, stream: Range<u64>, file: Range<u64>) -> ViewSlice<'_> {
+        ViewSlice::new(&self.program, self.intervals(stream, file))
     }
 
     /// How many bytes of a stream range lie in a range of the file. Costs no walk if the view is increasing.
@@ -236,7 +245,7 @@ impl View {
         ServerSlice::new(&self.program, intervals, *layout, server)
     }
 
-    /// The same parts; those of a loop come together, at the cost of one.
+    /// The same parts; iterations of a loop are grouped, at the cost of one.
     #[must_use]
     pub fn rows_on_server(&self, layout: &Layout, server: ServerIndex, stream: Range<u64>) -> ServerRows<'_> {
         ServerRows::new(self.on_server(layout, server, stream))
@@ -261,7 +270,7 @@ impl View {
     }
 
     fn server_intervals(&self, layout: &Layout, server: ServerIndex, stream: Range<u64>) -> OnServer<'_> {
-        let windows = Windows::of(layout, server);
+        let windows = StripeWindows::of(layout, server);
         OnServer::new(&self.program, self.displacement.cast_signed(), stream, windows)
     }
 }
@@ -273,13 +282,13 @@ fn check_order(which: &'static str, datatype: &Datatype) -> Result<(), ViewError
     if datatype.is_ascending() { Ok(()) } else { Err(ViewError::Decreasing { which }) }
 }
 
-fn check_overlap(which: &'static str, program: &Program) -> Result<(), ViewError> {
+fn check_overlap(which: &'static str, program: &ViewProgram) -> Result<(), ViewError> {
     let increasing = program.root_node().is_none_or(|root| root.increasing);
     if increasing { Ok(()) } else { Err(ViewError::Overlap { which }) }
 }
 
 /// The file type as often as it fits below 2^63.
-fn repeated(displacement: u64, extent: i64, filetype: &Program) -> Result<Program, ViewError> {
+fn repeated(displacement: u64, extent: i64, filetype: &ViewProgram) -> Result<ViewProgram, ViewError> {
     let Some((root, node)) = filetype.root.zip(filetype.root_node()) else { return Ok(filetype.clone()) };
     if extent <= 0 {
         return Err(ViewError::Extent { extent });
@@ -313,15 +322,15 @@ impl fmt::Debug for View {
 
 /// Iterator over contiguous ranges of a file; see [`View::extents`].
 #[derive(Clone, Debug)]
-pub struct Extents<'p>(Walk<'p>);
+pub struct Extents<'p>(RunWalk<'p>);
 
 impl Iterator for Extents<'_> {
-    type Item = Extent;
+    type Item = FileExtent;
 
     #[inline]
-    fn next(&mut self) -> Option<Extent> {
+    fn next(&mut self) -> Option<FileExtent> {
         let run = self.0.next()?;
-        Some(Extent { file_offset: run.at.cast_unsigned(), bytes: run.bytes })
+        Some(FileExtent { file_offset: run.at.cast_unsigned(), bytes: run.bytes })
     }
 }
 

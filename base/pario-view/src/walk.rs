@@ -1,25 +1,25 @@
 //! Walking: the runs of bytes of a program, in stream order, from any stream offset on.
 //!
-//! Seeking divides in loops and halves in lists; the next run of a leaf is an addition. Only the last run of a leaf can touch
-//! what follows, so only there neighbours are joined.
+//! Seeking divides in loops and halves in lists; the next run of a leaf is an addition. Only the last run of a leaf can touch its
+//! successor, so only there neighbours are joined.
 //!
-//! Never: looks at a node that the range does not touch. Always: two runs given after each other do not touch.
+//! Never: visits a node outside the range. Always: two consecutive runs do not touch.
 
 use std::iter::FusedIterator;
 use std::ops::Range;
 
-use crate::program::{Child, Items, Node, NodeId, Placed, Shape, index};
+use crate::program::{Child, Items, Node, NodeId, NodeShape, Placed, index};
 
-/// Contiguous bytes at a place relative to where a program stands.
+/// Contiguous bytes at an offset relative to the program's origin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Run {
+pub struct ByteRun {
     /// Where they start.
     pub at: i64,
     /// How many.
     pub bytes: u64,
 }
 
-impl Run {
+impl ByteRun {
     fn end(&self) -> i64 {
         self.at + self.bytes.cast_signed()
     }
@@ -27,10 +27,10 @@ impl Run {
 
 /// Runs of equal length at equal distances that follow each other in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Row {
+pub(crate) struct RunRow {
     /// The first.
-    pub(crate) run: Run,
-    /// From where one starts to where the next does; means nothing for one.
+    pub(crate) run: ByteRun,
+    /// Distance between the starts of neighbours; undefined for a single run.
     pub(crate) stride: i64,
     /// How many; at least one.
     pub(crate) count: u64,
@@ -38,21 +38,21 @@ pub(crate) struct Row {
 
 /// Iterator over the runs of a stream range.
 #[derive(Clone, Debug)]
-pub struct Walk<'p> {
+pub struct RunWalk<'p> {
     nodes: &'p [Node],
-    frames: Vec<Frame>,
+    frames: Vec<WalkFrame>,
     leaf: Leaf<'p>,
-    /// Runs that the leaf can give as they are: whole, wanted, and not its last.
+    /// Runs of the leaf that can be returned unchanged: complete, in range, and not its last.
     ready: u64,
-    /// Bytes still wanted, less those of ready runs.
+    /// Bytes left in the range, less those of ready runs.
     left: u64,
-    /// A run taken from its leaf before its turn.
-    held: Option<Run>,
+    /// A run read from its leaf and not returned yet.
+    held: Option<ByteRun>,
 }
 
-/// A node whose children are being walked, and the child that is.
+/// A node with its current child.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct WalkFrame {
     node: NodeId,
     base: i64,
     child: u64,
@@ -68,22 +68,22 @@ enum Leaf<'p> {
 
 const NO_LEAF: Leaf<'static> = Leaf::Strided { at: 0, stride: 0, bytes: 0, count: 0 };
 
-impl<'p> Walk<'p> {
-    /// A walk over nothing, to be sent somewhere by [`Walk::restart`].
+impl<'p> RunWalk<'p> {
+    /// An empty walk, to be started by [`RunWalk::restart`].
     pub(crate) fn idle(nodes: &'p [Node]) -> Self {
-        Walk { nodes, frames: Vec::new(), leaf: NO_LEAF, ready: 0, left: 0, held: None }
+        RunWalk { nodes, frames: Vec::new(), leaf: NO_LEAF, ready: 0, left: 0, held: None }
     }
 
     /// Walks over the bytes `stream` of a node.
     pub(crate) fn over(nodes: &'p [Node], root: Option<Placed>, stream: Range<u64>) -> Self {
-        let mut walk = Walk::idle(nodes);
+        let mut walk = RunWalk::idle(nodes);
         if let Some(root) = root {
             walk.restart(root, stream);
         }
         walk
     }
 
-    /// Leaves what it did and walks over the bytes `stream` of `root`; what lies behind its end is left out.
+    /// Restarts at the bytes `stream` of `root`; the range is cut at the end of `root`.
     pub(crate) fn restart(&mut self, root: Placed, stream: Range<u64>) {
         let end = stream.end.min(self.nodes[root.node.0 as usize].size);
         self.forget();
@@ -93,14 +93,14 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Leaves what it did and gives `run`.
-    pub(crate) fn restart_with(&mut self, run: Run) {
+    /// Restarts with a single `run`.
+    pub(crate) fn restart_with(&mut self, run: ByteRun) {
         self.forget();
         self.held = Some(run);
     }
 
     fn forget(&mut self) {
-        *self = Walk { frames: std::mem::take(&mut self.frames), ..Walk::idle(self.nodes) };
+        *self = RunWalk { frames: std::mem::take(&mut self.frames), ..RunWalk::idle(self.nodes) };
         self.frames.clear();
     }
 
@@ -108,7 +108,7 @@ impl<'p> Walk<'p> {
     fn seek(&mut self, from: Placed, mut skip: u64) {
         let Placed { at: mut base, mut node } = from;
         while let Some((child, at)) = self.inner_child(node, skip) {
-            self.frames.push(Frame { node, base, child });
+            self.frames.push(WalkFrame { node, base, child });
             let (start, next) = self.child(node, child);
             skip -= start;
             base += at;
@@ -120,21 +120,21 @@ impl<'p> Walk<'p> {
             let run = self.leaf.take().expect("the offset lies in this leaf");
             let bytes = (run.bytes - skip).min(self.left);
             self.left -= bytes;
-            self.held = Some(Run { at: run.at + skip.cast_signed(), bytes });
+            self.held = Some(ByteRun { at: run.at + skip.cast_signed(), bytes });
         }
     }
 
-    /// The child of an inner node that holds stream offset `stream`, and where it is; `None` for leaves.
+    /// The child of an inner node that holds stream offset `stream`, and its offset; `None` for leaves.
     fn inner_child(&self, id: NodeId, stream: u64) -> Option<(u64, i64)> {
         match &self.nodes[id.0 as usize].shape {
-            Shape::Run => None,
-            Shape::Loop { stride, body, .. } => {
+            NodeShape::Run => None,
+            NodeShape::Loop { stride, body, .. } => {
                 let body = self.inner(*body)?;
                 // Most descents go to the first child; they need no division.
                 let child = if stream == 0 { 0 } else { stream / body.size };
                 Some((child, child.cast_signed() * stride))
             }
-            Shape::List(list) => {
+            NodeShape::List(list) => {
                 match &list.items {
                     Items::Runs { .. } => return None,
                     Items::Same(body) => _ = self.inner(*body)?,
@@ -148,30 +148,30 @@ impl<'p> Walk<'p> {
 
     fn inner(&self, body: NodeId) -> Option<&'p Node> {
         let body = &self.nodes[body.0 as usize];
-        (body.shape != Shape::Run).then_some(body)
+        (body.shape != NodeShape::Run).then_some(body)
     }
 
     /// Stream offset in an inner node, and id, of one of its children.
     fn child(&self, id: NodeId, child: u64) -> (u64, NodeId) {
         match &self.nodes[id.0 as usize].shape {
-            Shape::Loop { body, .. } => (self.nodes[body.0 as usize].size * child, *body),
-            Shape::List(list) => match list.child(index(child)) {
+            NodeShape::Loop { body, .. } => (self.nodes[body.0 as usize].size * child, *body),
+            NodeShape::List(list) => match list.child(index(child)) {
                 Child::Node(node) => (list.before(self.nodes, index(child)), node),
                 Child::Run(_) => unreachable!("a list of runs is a leaf"),
             },
-            Shape::Run => unreachable!("a run is a leaf"),
+            NodeShape::Run => unreachable!("a run is a leaf"),
         }
     }
 
     fn leaf_of(&self, id: NodeId, base: i64) -> Leaf<'p> {
         let node = &self.nodes[id.0 as usize];
         match &node.shape {
-            Shape::Run => Leaf::Strided { at: base, stride: 0, bytes: node.size, count: 1 },
-            Shape::Loop { count, stride, body } => {
+            NodeShape::Run => Leaf::Strided { at: base, stride: 0, bytes: node.size, count: 1 },
+            NodeShape::Loop { count, stride, body } => {
                 let bytes = self.nodes[body.0 as usize].size;
                 Leaf::Strided { at: base, stride: *stride, bytes, count: *count }
             }
-            Shape::List(list) => match &list.items {
+            NodeShape::List(list) => match &list.items {
                 Items::Same(body) => {
                     Leaf::Equal { base, at: &list.at, bytes: self.nodes[body.0 as usize].size }
                 }
@@ -181,16 +181,16 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// Goes to the next leaf; `false` behind the last.
+    /// Moves to the next leaf; `false` after the last.
     fn advance(&mut self) -> bool {
         while let Some(mut frame) = self.frames.pop() {
             frame.child += 1;
             let node = &self.nodes[frame.node.0 as usize];
             if frame.child < node.children() {
                 let at = match &node.shape {
-                    Shape::Loop { stride, .. } => frame.child.cast_signed() * stride,
-                    Shape::List(list) => list.at[index(frame.child)],
-                    Shape::Run => unreachable!("a run is a leaf"),
+                    NodeShape::Loop { stride, .. } => frame.child.cast_signed() * stride,
+                    NodeShape::List(list) => list.at[index(frame.child)],
+                    NodeShape::Run => unreachable!("a run is a leaf"),
                 };
                 self.frames.push(frame);
                 let (_, next) = self.child(frame.node, frame.child);
@@ -202,7 +202,7 @@ impl<'p> Walk<'p> {
     }
 
     /// The next run of the leaf, or of the next leaf, cut where the range ends.
-    fn take(&mut self) -> Option<Run> {
+    fn take(&mut self) -> Option<ByteRun> {
         if self.left == 0 {
             return None;
         }
@@ -210,7 +210,7 @@ impl<'p> Walk<'p> {
             if let Some(run) = self.leaf.take() {
                 let bytes = run.bytes.min(self.left);
                 self.left -= bytes;
-                return Some(Run { bytes, ..run });
+                return Some(ByteRun { bytes, ..run });
             }
             if !self.advance() {
                 return None;
@@ -218,23 +218,23 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// The next runs, as many as a loop gives without a further look.
+    /// The next runs: as many as one loop yields.
     #[inline]
-    pub(crate) fn next_row(&mut self) -> Option<Row> {
+    pub(crate) fn next_row(&mut self) -> Option<RunRow> {
         if 0 < self.ready
             && let Leaf::Strided { at, stride, bytes, count } = &mut self.leaf
         {
-            let row = Row { run: Run { at: *at, bytes: *bytes }, stride: *stride, count: self.ready };
+            let row = RunRow { run: ByteRun { at: *at, bytes: *bytes }, stride: *stride, count: self.ready };
             *at = at.wrapping_add(self.ready.cast_signed().wrapping_mul(*stride));
             *count -= std::mem::take(&mut self.ready);
             return Some(row);
         }
-        self.next().map(|run| Row { run, stride: 0, count: 1 })
+        self.next().map(|run| RunRow { run, stride: 0, count: 1 })
     }
 
-    /// A run that needs care: the first, the last of a leaf, one that is cut.
+    /// The slow path: the first run, the last of a leaf, or a run cut by the range.
     #[inline(never)]
-    fn next_with_care(&mut self) -> Option<Run> {
+    fn next_with_care(&mut self) -> Option<ByteRun> {
         let mut run = match self.held.take() {
             Some(held) => held,
             None => self.take()?,
@@ -257,11 +257,11 @@ impl<'p> Walk<'p> {
     }
 }
 
-impl Iterator for Walk<'_> {
-    type Item = Run;
+impl Iterator for RunWalk<'_> {
+    type Item = ByteRun;
 
     #[inline]
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<ByteRun> {
         if 0 < self.ready {
             self.ready -= 1;
             return self.leaf.take();
@@ -270,7 +270,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-impl FusedIterator for Walk<'_> {}
+impl FusedIterator for RunWalk<'_> {}
 
 impl Leaf<'_> {
     fn is_empty(&self) -> bool {
@@ -281,26 +281,26 @@ impl Leaf<'_> {
     }
 
     #[inline]
-    fn take(&mut self) -> Option<Run> {
+    fn take(&mut self) -> Option<ByteRun> {
         match self {
             Leaf::Strided { at, stride, bytes, count } => {
                 *count = count.checked_sub(1)?;
-                let run = Run { at: *at, bytes: *bytes };
-                // Behind the last run the sum means nothing, and may wrap.
+                let run = ByteRun { at: *at, bytes: *bytes };
+                // After the last run the sum is unused, and may wrap.
                 *at = at.wrapping_add(*stride);
                 Some(run)
             }
             Leaf::Equal { base, at, bytes } => {
                 let (first, rest) = at.split_first()?;
                 *at = rest;
-                Some(Run { at: *base + first, bytes: *bytes })
+                Some(ByteRun { at: *base + first, bytes: *bytes })
             }
             Leaf::Listed { base, at, before } => {
                 let (first, rest) = at.split_first()?;
                 *at = rest;
                 let bytes = before[1] - before[0];
                 *before = &before[1..];
-                Some(Run { at: *base + first, bytes })
+                Some(ByteRun { at: *base + first, bytes })
             }
         }
     }

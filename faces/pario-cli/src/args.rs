@@ -1,4 +1,4 @@
-//! The command line as it is typed: global options and the list of subcommands.
+//! The command line: global options and the list of subcommands.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(crate) struct Cli {
     /// The registry of partitions [default: the file that PARIO_REGISTRY names, else in your home]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Everywhere")]
     pub(crate) registry: Option<PathBuf>,
-    /// Say more; twice for more still
+    /// Show more detail; -vv also logs info, -vvv debug messages
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Everywhere")]
     pub(crate) verbose: u8,
     /// No reports of success, no progress bars
@@ -45,12 +45,14 @@ Environment: PARIO_REGISTRY, PARIO_PARTITION, PARIO_LOG (off, error, warn, info,
 /// Every subcommand.
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Bring a partition up: a new one, one that is down, or one whose servers died
+    /// Bring a partition up: a new one, one that is down, or one with dead servers
     Up(cmd::up::Args),
-    /// Take a partition down; its data stays unless told otherwise
+    /// Take a partition down; its data is kept unless --destroy is given
     Down(cmd::down::Args),
-    /// Show partitions: servers, health, space, cache, throughput, who waits for whom
+    /// Show partitions: servers, health, space, cache, throughput, lock waits
     Status(cmd::status::Args),
+    /// Show the logs of servers
+    Logs(cmd::logs::Args),
     /// Show settings and where each came from
     Config(cmd::config::Args),
     /// Run a command with a partition of its own; without a command, a demonstration
@@ -61,19 +63,31 @@ pub(crate) enum Command {
     Cp(cmd::cp::Args),
     /// Print files
     Cat(cmd::cat::Args),
+    /// Print the first lines or bytes of files
+    Head(cmd::head::HeadArgs),
+    /// Print the last lines or bytes of files, and what is appended
+    Tail(cmd::head::TailArgs),
+    /// Find files and directories by name, kind, size or age
+    Find(cmd::find::Args),
     /// Show everything known of a file
     Stat(cmd::stat::Args),
     /// Remove files and trees
     Rm(cmd::rm::Args),
-    /// Give files and directories another name
+    /// Rename files and directories
     Mv(cmd::mv::Args),
     /// Make directories
     Mkdir(cmd::mkdir::Args),
+    /// Remove empty directories
+    Rmdir(cmd::rmdir::Args),
+    /// Set times of files, and make those that are missing
+    Touch(cmd::touch::Args),
+    /// Change permission bits
+    Chmod(cmd::chmod::Args),
     /// Make symbolic links
     Ln(cmd::ln::Args),
-    /// Show how much room there is
+    /// Show free and used space
     Df(cmd::df::Args),
-    /// Show how much files and trees hold
+    /// Show the size of files and trees
     Du(cmd::du::Args),
     /// Show a tree
     Tree(cmd::tree::Args),
@@ -81,7 +95,9 @@ pub(crate) enum Command {
     Truncate(cmd::truncate::Args),
     /// Print the exports that a batch script needs to use a partition
     Env(cmd::env::Args),
-    /// Check a partition, and repair what can be
+    /// Make plain files of containers
+    Flatten(cmd::flatten::Args),
+    /// Check a partition or a container, and repair it
     Doctor(cmd::doctor::Args),
     /// Measure Pario against plain files on this machine
     Bench(cmd::bench::Args),
@@ -90,9 +106,12 @@ pub(crate) enum Command {
     /// Serve one storage directory; started by `pario up`
     #[command(hide = true)]
     Serve(cmd::serve::Args),
+    /// A rank of the demonstration; started by `pario run`
+    #[command(hide = true)]
+    DemoRank(crate::demo::rank::Args),
 }
 
-/// A mistake on the command line as one line, with the help that belongs to it.
+/// A command-line error as one line, with the help of its subcommand.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let (said, usage) = text.split_once("Usage:").unwrap_or((&text, ""));
@@ -107,7 +126,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     format!("{line} (see `{} --help`)", command_of(usage))
 }
 
-/// `pario up` of `pario up [OPTIONS] …`: the words that are commands.
+/// `pario up` of `pario up [OPTIONS] …`: the command words of a usage line.
 fn command_of(usage: &str) -> String {
     use clap::CommandFactory;
     let mut command = Cli::command();

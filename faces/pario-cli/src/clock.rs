@@ -1,20 +1,20 @@
-//! Time for people who wait: how long something took, and a rest between two looks.
+//! Wall-clock helpers: elapsed time, and interruptible sleep.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec};
 
-/// A moment to measure from.
+/// Start of a time measurement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Began(Duration);
+pub(crate) struct Stopwatch(Duration);
 
-impl Began {
-    /// Now.
-    pub(crate) fn now() -> Began {
-        Began(monotonic())
+impl Stopwatch {
+    /// The current time.
+    pub(crate) fn now() -> Stopwatch {
+        Stopwatch(monotonic())
     }
 
-    /// Time since.
+    /// Time since then.
     pub(crate) fn elapsed(self) -> Duration {
         monotonic().saturating_sub(self.0)
     }
@@ -27,8 +27,15 @@ fn monotonic() -> Duration {
     Duration::new(seconds, nanos)
 }
 
-/// Rests; a signal ends the rest early.
-pub(crate) fn rest(time: Duration) {
+/// Nanoseconds since 1970, the unit of file times.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// Sleeps; a signal ends the sleep early.
+pub(crate) fn sleep(time: Duration) {
     let time = Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(time.subsec_nanos()),

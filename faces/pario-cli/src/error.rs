@@ -1,6 +1,6 @@
-//! What the command says when it cannot do what was asked: one line, and an exit code.
+//! Errors of the command: one line, and an exit code.
 //!
-//! Always: one line per error, `pario: WHAT (CURE)`; the exit code says which kind it was.
+//! Always: one line per error, `pario: WHAT (CURE)`; the exit code tells the kind of failure.
 
 use std::fmt;
 use std::io;
@@ -8,65 +8,62 @@ use std::path::Path;
 
 use pario::core::Code;
 use pario::partition::{ConfigError, LocationError, RegistryError};
-
-use crate::place::Place;
+use pario::transfer::TransferError;
 
 /// The operation failed.
 pub(crate) const EXIT_FAILED: u8 = 1;
 /// The command line, the partition file or the environment is wrong; nothing was done.
 pub(crate) const EXIT_USAGE: u8 = 2;
-/// A part was done, or problems remain.
+/// Partial success, or problems remain.
 pub(crate) const EXIT_PARTLY: u8 = 3;
-/// As shells have it: a command that could not be run.
+/// Shell convention: the command could not be run.
 pub(crate) const EXIT_NOT_RUN: u8 = 126;
-/// As shells have it: a command that was not found.
+/// Shell convention: the command was not found.
 pub(crate) const EXIT_NO_COMMAND: u8 = 127;
-/// Added to the number of a signal that ended something.
+/// Added to the number of the signal that ended a command.
 pub(crate) const EXIT_SIGNAL: u8 = 128;
 
-/// Why a subcommand ends without success.
+/// Why a subcommand failed.
 #[derive(Debug)]
 pub(crate) enum CliError {
     /// The operation failed.
     Failed {
-        /// What, where, why.
+        /// Object and cause.
         text: String,
-        /// What can be done about it.
+        /// The cure.
         cure: Option<String>,
-        /// A server does not answer: what else needs it fails alike.
-        server_gone: bool,
     },
-    /// What was typed, or set, cannot be.
+    /// The command line or the environment is wrong.
     Usage {
-        /// What, and the rule.
+        /// Object and rule.
         text: String,
     },
-    /// Every failure was told where it happened; only the exit code is left to give.
-    Told {
+    /// Every failure was already printed; only the exit code remains.
+    Reported {
         /// The code.
         code: u8,
     },
-    /// A signal ended it.
+    /// A signal ended the subcommand.
     Interrupted {
         /// Which.
         signal: i32,
     },
-    /// Nobody reads the output any more: nothing to complain about.
-    NobodyReads,
+    /// Standard output was closed by its reader: no message.
+    OutputClosed,
 }
 
-/// What a subcommand returns.
-pub(crate) type Outcome<T = ()> = Result<T, CliError>;
+/// Result of a subcommand.
+pub(crate) type CliResult<T = ()> = Result<T, CliError>;
 
 impl CliError {
     /// A failure without a cure of its own.
     pub(crate) fn failed(text: impl fmt::Display) -> CliError {
-        CliError::Failed { text: text.to_string(), cure: None, server_gone: false }
+        CliError::Failed { text: text.to_string(), cure: None }
     }
 
     /// A failure and its cure.
     pub(crate) fn with_cure(text: impl fmt::Display, cure: impl Into<String>) -> CliError {
-        CliError::Failed { text: text.to_string(), cure: Some(cure.into()), server_gone: false }
+        CliError::Failed { text: text.to_string(), cure: Some(cure.into()) }
     }
 
     /// A wrong command line.
@@ -74,7 +71,7 @@ impl CliError {
         CliError::Usage { text: text.to_string() }
     }
 
-    /// A fault of this machine's own file system.
+    /// An error of this machine's file system.
     pub(crate) fn local(path: &Path, error: &io::Error) -> CliError {
         let text = format!("{}: {}", path.display(), plain(error));
         let kind = error.kind();
@@ -87,36 +84,25 @@ impl CliError {
         CliError::failed(text)
     }
 
-    /// A fault of a partition, about the file, or the partition, that `place` names.
+    /// An error of a partition, about the file or partition `place`.
     pub(crate) fn remote(place: impl fmt::Display, error: &pario::Error) -> CliError {
         let code = error.code();
         let place = place.to_string();
         let partition = partition_of(&place);
         if matches!(error, pario::Error::Setup(_)) {
-            return CliError::Failed { text: error.to_string(), cure: None, server_gone: false };
+            return CliError::Failed { text: error.to_string(), cure: None };
         }
-        let text = if is_about_a_name(code) { code.text().to_owned() } else { error.to_string() };
+        // A server of another user denies every request, for any name.
+        let foreign = error.to_string().contains("belongs to user");
+        let text = if is_about_a_name(code) && !foreign { code.text().to_owned() } else { error.to_string() };
         let told = text.contains(&format!("{place}: ")) || (place.contains('/') && text.contains(&place));
         let text = if told { text } else { format!("{place}: {text}") };
-        // The place says which partition.
+        // The location names the partition.
         let text = match partition {
             Some(name) => text.replacen(&format!(": {name}: "), ": ", 1),
             None => text,
         };
-        CliError::Failed { text, cure: cure(code, partition), server_gone: code == Code::Unreachable }
-    }
-
-    /// The same about a file that had a temporary name so far: messages call it what it was to become.
-    pub(crate) fn called(self, temporary: &Place, place: &Place) -> CliError {
-        let CliError::Failed { text, cure, server_gone } = self else { return self };
-        let name = |place: &Place| place.name().unwrap_or_default().to_string_lossy().into_owned();
-        let text = said_once(&text.replace(&name(temporary), &name(place)));
-        CliError::Failed { text, cure, server_gone }
-    }
-
-    /// Whether a server does not answer.
-    pub(crate) fn is_server_gone(&self) -> bool {
-        matches!(self, CliError::Failed { server_gone: true, .. })
+        CliError::Failed { text, cure: cure(code, partition) }
     }
 
     /// The exit code.
@@ -124,25 +110,25 @@ impl CliError {
         match self {
             CliError::Failed { .. } => EXIT_FAILED,
             CliError::Usage { .. } => EXIT_USAGE,
-            CliError::Told { code } => *code,
+            CliError::Reported { code } => *code,
             CliError::Interrupted { signal } => signal_code(*signal),
-            CliError::NobodyReads => 0,
+            CliError::OutputClosed => 0,
         }
     }
 }
 
-/// The exit code that stands for the end by a signal.
+/// The exit code for the end by a signal.
 pub(crate) fn signal_code(signal: i32) -> u8 {
     EXIT_SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))
 }
 
-/// The system's words without the number behind them.
+/// The system's error text without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-/// Codes whose few words say everything once the file is named.
+/// Codes that need no further text once the file is named.
 fn is_about_a_name(code: Code) -> bool {
     matches!(
         code,
@@ -163,17 +149,10 @@ fn partition_of(place: &str) -> Option<&str> {
 }
 
 /// `NAME` of `NAME: server 2 …`, as a partition's faults start.
-fn partition_told(text: &str) -> Option<&str> {
+fn partition_in(text: &str) -> Option<&str> {
     let (name, rest) = text.split_once(": ")?;
     let plain = rest.starts_with("server ") && !name.contains([' ', '/']);
     plain.then_some(name).or_else(|| partition_of(name))
-}
-
-/// A text without parts that repeat the part before: `a: a: b` is `a: b`.
-fn said_once(text: &str) -> String {
-    let mut parts: Vec<&str> = text.split(": ").collect();
-    parts.dedup();
-    parts.join(": ")
 }
 
 fn cure(code: Code, partition: Option<&str>) -> Option<String> {
@@ -226,27 +205,47 @@ fn cure(code: Code, partition: Option<&str>) -> Option<String> {
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CliError::Failed { text, cure: Some(cure), .. } => write!(f, "{} ({cure})", one_line(text)),
-            CliError::Failed { text, cure: None, .. } | CliError::Usage { text } => {
-                f.write_str(&one_line(text))
-            }
+            CliError::Failed { text, cure: Some(cure) } => write!(f, "{} ({cure})", one_line(text)),
+            CliError::Failed { text, cure: None } | CliError::Usage { text } => f.write_str(&one_line(text)),
             CliError::Interrupted { signal } => write!(f, "interrupted by signal {signal}"),
-            CliError::Told { .. } | CliError::NobodyReads => Ok(()),
+            CliError::Reported { .. } | CliError::OutputClosed => Ok(()),
         }
     }
 }
 
-/// A text as one line, whatever a file's name holds.
+/// A text as one line; control characters are escaped.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    pario::core::text::shown(text).into_owned()
 }
 
 impl From<pario::Error> for CliError {
     fn from(error: pario::Error) -> CliError {
         let (code, text) = (error.code(), error.to_string());
         let told = !matches!(error, pario::Error::Setup(_));
-        let cure = cure(code, partition_told(&text)).filter(|_| told);
-        CliError::Failed { text, cure, server_gone: code == Code::Unreachable }
+        let cure = cure(code, partition_in(&text)).filter(|_| told);
+        CliError::Failed { text, cure }
+    }
+}
+
+impl From<TransferError> for CliError {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the library may have more kinds of errors one day")]
+    fn from(error: TransferError) -> CliError {
+        match error {
+            TransferError::Local { path, error } => CliError::local(&path, &error),
+            TransferError::Partition { path, error } => CliError::remote(path, &error),
+            TransferError::Missing { path, parent: Some(dir) } => CliError::with_cure(
+                format!("{path}: no such file or directory"),
+                format!("there is no directory {dir}: make it first"),
+            ),
+            TransferError::NotRecursive { path } => {
+                CliError::with_cure(format!("{path}: is a directory"), "use -r to copy it with what is in it")
+            }
+            TransferError::Refused { text, cure } => CliError::Failed { text, cure },
+            TransferError::Several { first, others } => {
+                CliError::failed(format!("{}; and {others} more", CliError::from(*first)))
+            }
+            other => CliError::failed(other),
+        }
     }
 }
 
@@ -272,7 +271,7 @@ impl From<RegistryError> for CliError {
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> CliError {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return CliError::NobodyReads;
+            return CliError::OutputClosed;
         }
         CliError::failed(format!("cannot write the output: {}", plain(&error)))
     }
@@ -285,12 +284,12 @@ mod tests {
 
     #[test]
     fn a_fault_is_one_line_that_names_the_file() {
-        let error = pario::Error::from(Fault::new(Code::NotEmpty, "x: whatever"));
+        let error = pario::Error::from(Fault::new(Code::NotEmpty, "x: other text"));
         let text = CliError::remote("pario://s/x", &error).to_string();
         assert_eq!(text, "pario://s/x: directory not empty (empty it first, or use `pario rm -r`)");
         let error = pario::Error::from(Fault::new(Code::Unreachable, "server 2 is\nunreachable"));
         let text = CliError::remote("pario://s/x", &error).to_string();
-        assert!(text.starts_with("pario://s/x: server 2 is?unreachable ("), "{text}");
+        assert!(text.starts_with("pario://s/x: server 2 is\\nunreachable ("), "{text}");
     }
 
     #[test]
@@ -302,13 +301,11 @@ mod tests {
         let error = pario::Error::from(Fault::new(Code::Unreachable, "pario://s/x: server 2 is unreachable"));
         let again = CliError::remote("pario://s/x", &error);
         assert_eq!(again.to_string(), text);
-        assert!(again.is_server_gone());
         let error = pario::Error::from(Fault::new(Code::Unreachable, "server 2 (/s/socket) is unreachable"));
         let text = CliError::remote("s", &error).to_string();
         assert_eq!(text, format!("s: server 2 (/s/socket) is unreachable {expected}"));
         let error = pario::Error::from(Fault::new(Code::Unreachable, "s: server 2 is unreachable"));
         assert_eq!(CliError::from(error).to_string(), format!("s: server 2 is unreachable {expected}"));
-        assert_eq!(said_once("a: a: b: c"), "a: b: c");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Facts as people read them: permission bits, times, durations, rates, names of users.
+//! Human-readable values: permission bits, times, durations, rates, user names.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,14 +37,14 @@ pub(crate) fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-/// A moment in UTC, to the minute.
+/// A time in UTC, to the minute.
 pub(crate) fn minute(since_1970_ns: u64) -> String {
     let (date, seconds) = date(since_1970_ns);
     format!("{date} {:02}:{:02}", seconds / 3600, seconds / 60 % 60)
 }
 
-/// A moment in UTC, exactly.
-pub(crate) fn moment(since_1970_ns: u64) -> String {
+/// A time in UTC, to the nanosecond.
+pub(crate) fn exact_time(since_1970_ns: u64) -> String {
     let (date, seconds) = date(since_1970_ns);
     let nanos = since_1970_ns % 1_000_000_000;
     format!("{date} {:02}:{:02}:{:02}.{nanos:09} UTC", seconds / 3600, seconds / 60 % 60, seconds % 60)
@@ -105,7 +105,7 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
-/// Bytes, with a unit if wished.
+/// Bytes, optionally with a unit.
 pub(crate) fn size(bytes: u64, units: Units) -> String {
     match units {
         Units::Bytes => bytes.to_string(),
@@ -124,15 +124,15 @@ pub(crate) enum Units {
 
 /// Names of users and groups as this machine knows them.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct UserNames {
     users: HashMap<u32, String>,
     groups: HashMap<u32, String>,
 }
 
-impl Names {
+impl UserNames {
     /// Reads them.
-    pub(crate) fn of_this_machine() -> Names {
-        Names { users: read_names("/etc/passwd"), groups: read_names("/etc/group") }
+    pub(crate) fn of_this_machine() -> UserNames {
+        UserNames { users: read_names("/etc/passwd"), groups: read_names("/etc/group") }
     }
 
     /// A user's name, or the number.
@@ -158,7 +158,7 @@ fn read_names(file: &str) -> HashMap<u32, String> {
     names
 }
 
-/// A name for a terminal: control characters cannot play with it.
+/// A name for a terminal, with control characters escaped.
 pub(crate) fn shown(name: &[u8]) -> String {
     crate::error::one_line(&String::from_utf8_lossy(name))
 }
@@ -183,7 +183,7 @@ mod tests {
         check(1_709_251_199, "2024-02-29 23:59");
         check(1_709_251_200, "2024-03-01 00:00");
         check(4_102_444_800, "2100-01-01 00:00");
-        assert_eq!(moment(1_500_000_001), "1970-01-01 00:00:01.500000001 UTC");
+        assert_eq!(exact_time(1_500_000_001), "1970-01-01 00:00:01.500000001 UTC");
     }
 
     #[test]

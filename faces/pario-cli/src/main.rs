@@ -1,29 +1,26 @@
 //! The `pario` command: parse, run, exit code. One file per subcommand in `cmd/`.
 //!
-//! Never: logic that a user of the library would miss. Always: facts go to standard output, problems to standard error, one
-//! line each; the exit code tells kinds of failure apart (see `error`).
+//! Never: logic that a user of the library would need. Always: facts on standard output, problems on standard error, one line
+//! each; the exit code tells the kind of failure (see `error`).
 
-mod absent;
 mod args;
-mod bench;
 mod clock;
 mod cmd;
 mod context;
-mod copy;
 mod demo;
 mod error;
-mod health;
+mod glob;
 mod human;
 mod job;
+mod mode;
 mod mpi;
-mod place;
-mod problem;
+mod progress;
 mod ranks;
 mod settings_args;
 mod signals;
-mod stage;
+mod stream;
 mod table;
-mod wire;
+mod typed_path;
 
 pub(crate) use error::CliError;
 
@@ -48,12 +45,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help goes to standard output as it is; a mistake is one line and how to get help.
+/// Help is printed on standard output; an error is one line with the help command.
 fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let kind = error.kind();
     if matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Nobody reads: nothing to complain about.
+        // If standard output is closed, the text is dropped.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }

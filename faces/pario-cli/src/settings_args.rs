@@ -1,14 +1,15 @@
-//! The options that say what a partition is made of; `up`, `run` and `config show` share them.
+//! Options for the settings of a partition; shared by `up`, `run` and `config show`.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pario::core::limits::SERVERS_MAX;
-use pario::partition::{Key, Layers, Registry, Settings};
+use pario::dir::temporary_path;
+use pario::partition::{Key, Layers, Registry, RegistryEntry, Settings};
 
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, CliResult};
 
-/// Settings of a partition as options. They win over the environment, the partition file and what is stored.
+/// Settings of a partition as options. They override the environment, the partition file and stored settings.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Partition")]
 pub(crate) struct SettingsArgs {
@@ -30,9 +31,12 @@ pub(crate) struct SettingsArgs {
     /// Block size of new files, as in 64KiB
     #[arg(long, value_name = "SIZE")]
     stripe: Option<String>,
-    /// What servers stand on: files, direct, memory
+    /// What servers stand on: files, direct, log, memory
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
+    /// Whether servers keep checksums of stored bytes: on, off
+    #[arg(long, value_name = "CHECKSUMS")]
+    checksums: Option<String>,
     /// What each server holds at most with `--store memory`
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
@@ -75,6 +79,9 @@ pub(crate) struct SettingsArgs {
     /// TCP port of the first server, the others follow; 0: any
     #[arg(long, value_name = "PORT")]
     port: Option<String>,
+    /// Which connections are encrypted and authenticated: full (TCP between hosts), none, all
+    #[arg(long, value_name = "WHICH")]
+    protect: Option<String>,
     /// What each server's store gets through in a second, as in 125MB; 0: as much as it can
     #[arg(long, value_name = "SIZE")]
     limit_store: Option<String>,
@@ -89,13 +96,13 @@ impl SettingsArgs {
         SettingsArgs { name: Some(name), ..self.clone() }
     }
 
-    /// The settings that result: options over the environment over the file over what is stored over defaults.
-    pub(crate) fn settings(&self, file: Option<&Path>, registry: &Registry) -> Outcome<Settings> {
+    /// Resulting settings: options over environment over file over stored over defaults.
+    pub(crate) fn settings(&self, file: Option<&Path>, registry: &Registry) -> CliResult<Settings> {
         let layers = match file {
             Some(file) => Layers::new().file(file)?,
             None => Layers::new(),
         };
-        let layers = self.lay_over(layers.environment()?)?;
+        let layers = self.lay_over(layers.environment()?, registry)?;
         let stored = match layers.name() {
             Some(name) => registry.get(name)?.filter(|entry| entry.complete),
             None => None,
@@ -107,12 +114,13 @@ impl SettingsArgs {
         Ok(layers.check()?)
     }
 
-    fn lay_over(&self, layers: Layers) -> Outcome<Layers> {
+    fn lay_over(&self, layers: Layers, registry: &Registry) -> CliResult<Layers> {
         let plain = [
             (Key::Name, &self.name),
             (Key::Metadata, &self.metadata),
             (Key::Stripe, &self.stripe),
             (Key::Store, &self.store),
+            (Key::Checksums, &self.checksums),
             (Key::Memory, &self.memory),
             (Key::Method, &self.method),
             (Key::Scheduler, &self.scheduler),
@@ -127,15 +135,16 @@ impl SettingsArgs {
             (Key::CacheLow, &self.low),
             (Key::NetworkBuffer, &self.buffer),
             (Key::NetworkPort, &self.port),
+            (Key::NetworkProtect, &self.protect),
             (Key::LimitsStore, &self.limit_store),
             (Key::LimitsOperations, &self.limit_operations),
         ];
         let given = plain.into_iter().filter_map(|(key, value)| Some((key, value.as_deref()?)));
         let layers = given.fold(layers, |layers, (key, value)| layers.option(key, value, key.info().option));
-        self.lay_servers(layers)
+        self.lay_servers(layers, registry)
     }
 
-    fn lay_servers(&self, layers: Layers) -> Outcome<Layers> {
+    fn lay_servers(&self, layers: Layers, registry: &Registry) -> CliResult<Layers> {
         if !self.server.is_empty() {
             return Ok(layers.option_list(Key::Servers, self.server.clone(), "--server"));
         }
@@ -159,23 +168,28 @@ impl SettingsArgs {
             text.parse().ok().filter(|number| (1..=SERVERS_MAX).contains(number)).ok_or_else(|| {
                 CliError::usage(format!("option --servers: {text}: there must be 1 to {SERVERS_MAX} servers"))
             })?;
-        // Without a name the check below says what is missing; the directories do not matter then.
+        // Without a name, the check below reports what is missing; the directories do not matter then.
         let name = layers.name().unwrap_or_default().to_owned();
-        let base = self.base(&name)?;
+        let base = self.base(&name, registry)?;
         let dirs = (0..number).map(|index| format!("{}/server-{index}", base.display())).collect();
         let flag = if self.dir.is_some() { "--servers --dir" } else { "--servers" };
         Ok(layers.option_list(Key::Servers, dirs, flag))
     }
 
     /// The directory that holds the servers' directories.
-    fn base(&self, name: &str) -> Outcome<PathBuf> {
-        let absolute = |path: &Path| std::path::absolute(path).map_err(|error| CliError::local(path, &error));
-        match &self.dir {
-            Some(dir) => Ok(absolute(dir)?.join(name)),
-            None => {
-                let user = rustix::process::geteuid().as_raw();
-                Ok(absolute(&std::env::temp_dir())?.join(format!("pario-{user}-{name}")))
-            }
+    fn base(&self, name: &str, registry: &Registry) -> CliResult<PathBuf> {
+        if let Some(dir) = &self.dir {
+            let absolute = std::path::absolute(dir).map_err(|error| CliError::local(dir, &error))?;
+            return Ok(absolute.join(name));
         }
+        let base = temporary_path();
+        // Partitions of earlier releases keep their location.
+        let former =
+            base.with_file_name(format!("{}-{name}", base.file_name().unwrap_or_default().to_string_lossy()));
+        let is_there = |entry: RegistryEntry| {
+            entry.settings.servers.iter().all(|server| server.dir.starts_with(&former))
+        };
+        let stored = registry.get(name)?.filter(|entry| entry.complete);
+        Ok(if stored.is_some_and(is_there) { former } else { base.join(name) })
     }
 }

@@ -1,18 +1,20 @@
-//! Signals that end a long operation: noticed, not obeyed on the spot, so that nothing half-made stays behind.
+//! Signals that end a long operation: noted and checked, so that no partial result is left.
 //!
-//! Always: the second signal of a kind ends the process at once; a person who asks twice means it.
+//! Always: the second signal of a kind ends the process immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::error::{CliError, Outcome, signal_code};
+use pario::transfer::{TransferError, TransferResult};
 
-/// The signals that end things.
+use crate::error::{CliError, CliResult, signal_code};
+
+/// Signals that end an operation.
 const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Those of them that this process was not told to ignore, as `nohup` and shells do for commands in the background.
+/// Those not ignored by this process (`nohup` and shells ignore some for background commands).
 pub(crate) fn heeded() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -20,7 +22,7 @@ pub(crate) fn heeded() -> Vec<i32> {
     ENDING.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
-/// Whether to stop, shared by all threads of an operation.
+/// Stop flag, shared by all threads of an operation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stop {
     signal: Arc<AtomicUsize>,
@@ -32,26 +34,34 @@ impl Stop {
         self.signal.store(usize::try_from(signal).unwrap_or(0), Ordering::Release);
     }
 
-    /// The signal that came, if one did.
+    /// The signal received, if any.
     pub(crate) fn signal(&self) -> Option<i32> {
         i32::try_from(self.signal.load(Ordering::Acquire)).ok().filter(|signal| *signal != 0)
     }
 
-    /// Fails when a signal came.
-    pub(crate) fn check(&self) -> Outcome {
+    /// Fails if a signal was received.
+    pub(crate) fn check(&self) -> CliResult {
         match self.signal() {
             Some(signal) => Err(CliError::Interrupted { signal }),
             None => Ok(()),
         }
     }
 
-    /// From now on the ending signals set this instead of ending the process; the second of a kind ends it.
-    pub(crate) fn catch(&self) -> Outcome {
+    /// The result of a library operation that this flag may have stopped.
+    pub(crate) fn outcome<T>(&self, done: TransferResult<T>) -> CliResult<T> {
+        if matches!(done, Err(TransferError::Stopped)) {
+            self.check()?;
+        }
+        Ok(done?)
+    }
+
+    /// From now on these signals set the flag instead of ending the process; the second of a kind ends it.
+    pub(crate) fn catch(&self) -> CliResult {
         for signal in heeded() {
             let again = Arc::new(AtomicBool::new(false));
             let number = usize::try_from(signal).unwrap_or(0);
             let code = i32::from(signal_code(signal));
-            // In this order: the first signal finds `again` unset and sets it behind.
+            // Registration order matters: the first signal finds `again` unset and then sets it.
             signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&again))
                 .and_then(|_| signal_hook::flag::register(signal, again))
                 .and_then(|_| signal_hook::flag::register_usize(signal, Arc::clone(&self.signal), number))

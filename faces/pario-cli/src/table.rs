@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-/// Where a column's text stands.
+/// No column is made narrower than this.
+const WRAPPED_MIN: usize = 16;
+
+/// Alignment of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Align {
     /// Words.
@@ -25,7 +28,7 @@ impl Table {
         Table { align: align.to_vec(), rows: Vec::new(), indent: 0 }
     }
 
-    /// A table with a head; `<` before a word puts its column to the left, anything else to the right.
+    /// A table with a head; `<` before a word aligns its column left, otherwise right.
     pub(crate) fn with_head(head: &[&str]) -> Table {
         let align = |word: &&str| if word.starts_with('<') { Align::Left } else { Align::Right };
         let mut table = Table::new(&head.iter().map(align).collect::<Vec<_>>());
@@ -33,7 +36,7 @@ impl Table {
         table
     }
 
-    /// All lines start with so many spaces.
+    /// Indents all lines by `spaces` spaces.
     pub(crate) fn indented(mut self, spaces: usize) -> Table {
         self.indent = spaces;
         self
@@ -45,14 +48,47 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Prints it.
-    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+    /// The same with only the columns of these heads.
+    pub(crate) fn with_columns(mut self, heads: &[&str]) -> Table {
+        let is_kept: Vec<bool> =
+            self.rows.first().into_iter().flatten().map(|head| heads.contains(&head.as_str())).collect();
+        let mut at = is_kept.iter();
+        self.align.retain(|_| at.next().is_none_or(|kept| *kept));
+        for row in &mut self.rows {
+            let mut at = is_kept.iter();
+            row.retain(|_| at.next().is_none_or(|kept| *kept));
+        }
+        self
+    }
+
+    /// The same in at most `width` characters, as far as possible: the widest text cells continue on further lines.
+    pub(crate) fn within(mut self, width: usize) -> Table {
+        for _ in 0..self.align.len() {
+            let widths = self.widths();
+            let total = self.indent + widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+            let words = (0..widths.len()).filter(|column| self.align[*column] == Align::Left);
+            let Some(column) = words.max_by_key(|column| widths[*column]).filter(|_| width < total) else {
+                return self;
+            };
+            let limit = (widths[column] + width).saturating_sub(total).max(WRAPPED_MIN);
+            self.rows = self.rows.iter().flat_map(|row| wrap_row(row, column, limit)).collect();
+        }
+        self
+    }
+
+    fn widths(&self) -> Vec<usize> {
         let mut widths = vec![0; self.align.len()];
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
         }
+        widths
+    }
+
+    /// Prints it.
+    pub(crate) fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let widths = self.widths();
         for row in &self.rows {
             let mut line = " ".repeat(self.indent);
             for (column, cell) in row.iter().enumerate() {
@@ -68,6 +104,32 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// A row with one cell over as many lines as it needs.
+fn wrap_row(row: &[String], column: usize, limit: usize) -> Vec<Vec<String>> {
+    let lines = wrap(&row[column], limit);
+    let line = |(at, text): (usize, String)| {
+        let mut cells = if at == 0 { row.to_vec() } else { vec![String::new(); row.len()] };
+        cells[column] = text;
+        cells
+    };
+    lines.into_iter().enumerate().map(line).collect()
+}
+
+/// Text in lines of at most `limit` characters, cut behind spaces where there are any, else slashes or commas.
+fn wrap(text: &str, limit: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest: Vec<char> = text.chars().collect();
+    while limit < rest.len() {
+        let last = |good: &[char]| rest[..limit].iter().rposition(|letter| good.contains(letter));
+        let good = last(&[' ']).or_else(|| last(&['/', ',']));
+        let behind = rest.split_off(good.map_or(limit, |at| at + 1));
+        lines.push(rest.into_iter().collect());
+        rest = behind;
+    }
+    lines.push(rest.into_iter().collect());
+    lines
 }
 
 /// Words in as many columns as fit into `width`, filled downwards.
@@ -98,6 +160,28 @@ mod tests {
         let mut text = Vec::new();
         table.print(&mut text).unwrap();
         assert_eq!(String::from_utf8(text).unwrap(), " name    size\n é       10 B\n longer   1 B\n");
+    }
+
+    #[test]
+    fn columns_are_chosen_by_their_heads() {
+        let mut table = Table::with_head(&["<name", "size", "<note"]);
+        table.row(vec!["a".into(), "10".into(), "x".into()]);
+        let mut text = Vec::new();
+        table.with_columns(&["name", "note"]).print(&mut text).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "name  note\na     x\n");
+    }
+
+    #[test]
+    fn wide_cells_go_on_below() {
+        let mut table = Table::with_head(&["<key", "<value", "size"]);
+        table.row(vec!["a".into(), "/one/directory, /another/directory".into(), "7".into()]);
+        table.row(vec!["b".into(), "x".repeat(40), "8".into()]);
+        let mut text = Vec::new();
+        table.within(31).print(&mut text).unwrap();
+        let expected = "key  value                 size\n\
+            a    /one/directory,          7\n     /another/directory\n\
+            b    xxxxxxxxxxxxxxxxxxxx     8\n     xxxxxxxxxxxxxxxxxxxx\n";
+        assert_eq!(String::from_utf8(text).unwrap().replace(" \n", "\n"), expected);
     }
 
     #[test]

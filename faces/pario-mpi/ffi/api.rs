@@ -1,18 +1,18 @@
-//! The MPI functions that this library calls, each under a safe name.
+//! Safe wrappers of the MPI functions that this library calls.
 //!
-//! Always: what MPI reports as failure is a [`Problem`]; handles are passed on as they came.
+//! Always: a failure of MPI is a [`MpiError`]; handles are passed unchanged.
 #![expect(clippy::too_many_arguments, reason = "the standard's signatures")]
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pario_mpi::{Class, Problem, Result};
+use pario_mpi::{Class, MpiError, Result};
 
 use crate::abi::{Comm, Datatype, File, Group, Info, Request};
 
 pub(crate) type Aint = isize;
 pub(crate) type Count = i64;
 pub(crate) type Offset = i64;
-/// `MPI_Status`: its layout is the library's affair.
+/// `MPI_Status`: its layout depends on the MPI library.
 pub(crate) type Status = c_void;
 
 pub(crate) type CopyFn =
@@ -23,8 +23,8 @@ pub(crate) type FreeFn = unsafe extern "C" fn(*mut c_void) -> c_int;
 pub(crate) type CancelFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 pub(crate) type WaitFn = unsafe extern "C" fn(c_int, *mut *mut c_void, f64, *mut Status) -> c_int;
 
-/// Defines functions that call one of MPI's. The caller of each promises what MPI wants of its arguments: pointers are to
-/// variables of the right type, handles are live.
+/// Defines functions that call MPI. The caller of each guarantees MPI's conditions on its arguments: pointers are to variables of
+/// the right type, handles are live.
 macro_rules! calls {
     ($($name:ident = $symbol:literal ($($arg:ident: $ty:ty),*);)*) => { $(
         pub(crate) fn $name($($arg: $ty),*) -> Result<()> {
@@ -47,7 +47,6 @@ calls! {
     comm_get_attr = "PMPI_Comm_get_attr"(comm: Comm, key: c_int, value: *mut c_void, flag: *mut c_int);
     group_excl = "PMPI_Group_excl"(group: Group, count: c_int, ranks: *const c_int, made: *mut Group);
     group_free = "PMPI_Group_free"(group: *mut Group);
-    bcast = "PMPI_Bcast"(buffer: *mut c_void, count: c_int, datatype: Datatype, root: c_int, comm: Comm);
     allgather = "PMPI_Allgather"(send: *const c_void, send_count: c_int, send_type: Datatype, receive: *mut c_void, receive_count: c_int, receive_type: Datatype, comm: Comm);
     query_thread = "PMPI_Query_thread"(level: *mut c_int);
     type_size = "PMPI_Type_size_x"(datatype: Datatype, size: *mut Count);
@@ -79,7 +78,7 @@ calls! {
     unpack_external = "PMPI_Unpack_external"(rep: *const c_char, from: *const c_void, from_bytes: Aint, at: *mut Aint, to: *mut c_void, count: c_int, datatype: Datatype);
 }
 
-/// `MPI_Type_get_envelope_c`, where the library has it; whether it did.
+/// `MPI_Type_get_envelope_c`, where the library has it; returns whether it does.
 pub(crate) fn type_envelope_c(
     datatype: Datatype,
     sizes: &mut [Count; 4],
@@ -97,7 +96,7 @@ pub(crate) fn type_envelope_c(
     Ok(true)
 }
 
-/// MPICH's request with a function that is asked whether it is done; `None` where there is none.
+/// MPICH's generalized request with a poll function; `None` in other libraries.
 pub(crate) fn grequest_start_polled(
     functions: (QueryFn, FreeFn, CancelFn, QueryFn, WaitFn),
     state: *mut c_void,
@@ -128,12 +127,12 @@ pub(crate) fn error_string(code: c_int) -> Option<String> {
     let call = real!("PMPI_Error_string", fn(c_int, *mut c_char, *mut c_int) -> c_int)?;
     // SAFETY: the signature is the standard's; both pointers are to variables of this function.
     done("PMPI_Error_string", unsafe { call(code, text.as_mut_ptr(), &raw mut bytes) }).ok()?;
-    // SAFETY: the library ends its strings with a zero.
+    // SAFETY: the library terminates its strings with a zero.
     let said = unsafe { std::ffi::CStr::from_ptr(text.as_ptr()) };
     Some(said.to_string_lossy().into_owned())
 }
 
-/// A code with a sentence, as MPICH's own file calls make it; `None` where there is no such function.
+/// An error code with a text, as MPICH's own file calls create it; `None` where the function does not exist.
 pub(crate) fn mpich_error_code(class: c_int, text: &std::ffi::CStr) -> Option<c_int> {
     type Make = unsafe extern "C" fn(
         c_int,
@@ -149,9 +148,9 @@ pub(crate) fn mpich_error_code(class: c_int, text: &std::ffi::CStr) -> Option<c_
     let place = PLACE.address_or_null();
     // SAFETY: MPICH's function of this name has this signature in all versions; null becomes `None`.
     let call = unsafe { std::mem::transmute::<*mut c_void, Option<Make>>(place) }?;
-    // Its catalogue has words for "other I/O error", with a sentence behind.
+    // Its catalogue has a message for "other I/O error", followed by a text.
     let (function, general, special) = (c"Pario".as_ptr(), c"**io".as_ptr(), c"**io %s".as_ptr());
-    // SAFETY: strings that end with a zero; the format takes one of them. It copies what it keeps.
+    // SAFETY: zero-terminated strings; the format takes one of them. MPICH copies them.
     let code = unsafe { call(0, 0, function, 0, class, general, special, text.as_ptr()) };
     (code != 0).then_some(code)
 }
@@ -159,10 +158,12 @@ pub(crate) fn mpich_error_code(class: c_int, text: &std::ffi::CStr) -> Option<c_
 fn done(name: &str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        code => Err(Problem::new(Class::Other, format!("{name} of the MPI library failed with code {code}"))),
+        code => {
+            Err(MpiError::new(Class::Other, format!("{name} of the MPI library failed with code {code}")))
+        }
     }
 }
 
-fn missing(name: &str) -> Problem {
-    Problem::new(Class::UnsupportedOperation, format!("the MPI library has no {name}"))
+fn missing(name: &str) -> MpiError {
+    MpiError::new(Class::UnsupportedOperation, format!("the MPI library has no {name}"))
 }

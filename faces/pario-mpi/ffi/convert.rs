@@ -1,39 +1,39 @@
-//! Small conversions between C's and ours.
+//! Small conversions between C types and Pario's.
 
 use std::ffi::{CStr, c_char, c_int};
 
 use pario::Seek;
-use pario_mpi::{Amode, Class, Problem, Result};
+use pario_mpi::{Amode, Class, MpiError, Result};
 
 use crate::abi::{self, mode};
 
-/// A text of the program's, at most this long.
+/// Limit of a text of the program.
 const TEXT_BYTES_MAX: usize = 8192;
 
 /// A C string.
 pub(crate) fn text(from: *const c_char, what: &str) -> Result<String> {
     if from.is_null() {
-        return Err(Problem::new(Class::Arg, format!("{what} is a null address")));
+        return Err(MpiError::new(Class::Arg, format!("{what} is a null address")));
     }
-    // SAFETY: the program passes a string that ends with a zero, as MPI wants it.
+    // SAFETY: the program passes a zero-terminated string, as MPI demands.
     let bytes = unsafe { CStr::from_ptr(from) }.to_bytes();
     if TEXT_BYTES_MAX < bytes.len() {
-        return Err(Problem::new(Class::Arg, format!("{what} is longer than {TEXT_BYTES_MAX} bytes")));
+        return Err(MpiError::new(Class::Arg, format!("{what} is longer than {TEXT_BYTES_MAX} bytes")));
     }
     Ok(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// Fills a variable of the program's.
+/// Stores a value in a variable of the program.
 pub(crate) fn put<T>(to: *mut T, value: T) -> Result<()> {
     if to.is_null() {
-        return Err(Problem::new(Class::Arg, "a result is to be put at a null address"));
+        return Err(MpiError::new(Class::Arg, "the address of an output argument is null"));
     }
-    // SAFETY: the program passes the address of a variable of this type, as MPI wants it.
+    // SAFETY: the program passes the address of a variable of this type, as MPI demands.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// A mode from its bits.
+/// Decodes the bits of a mode.
 pub(crate) fn amode(bits: c_int) -> Amode {
     let has = |bit: c_int| bits & bit != 0;
     let known = mode::CREATE | mode::RDONLY | mode::WRONLY | mode::RDWR | mode::DELETE_ON_CLOSE;
@@ -52,17 +52,17 @@ pub(crate) fn amode(bits: c_int) -> Amode {
     }
 }
 
-/// Where a seek goes.
+/// Decodes the target of a seek.
 pub(crate) fn seek(offset: i64, whence: c_int) -> Result<Seek> {
     match whence {
         abi::SEEK_SET => u64::try_from(offset)
             .map(Seek::Set)
-            .map_err(|_| Problem::new(Class::Arg, format!("a seek to offset {offset}"))),
+            .map_err(|_| MpiError::new(Class::Arg, format!("a seek to the negative offset {offset}"))),
         abi::SEEK_CUR => Ok(Seek::Current(offset)),
         abi::SEEK_END => Ok(Seek::End(offset)),
-        other => Err(Problem::new(
+        other => Err(MpiError::new(
             Class::Arg,
-            format!("a seek from {other}, which is none of MPI_SEEK_SET, _CUR, _END"),
+            format!("a seek with whence {other}: use MPI_SEEK_SET, MPI_SEEK_CUR or MPI_SEEK_END"),
         )),
     }
 }

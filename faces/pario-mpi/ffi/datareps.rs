@@ -1,21 +1,21 @@
-//! Data representations: `native` and `internal` are bytes as they are in memory, `external32` is the standard's, others are
-//! registered by the program.
+//! Data representations: `native` and `internal` are bytes as in memory, `external32` is the standard's, others are registered by
+//! the program.
 //!
-//! Always: conversion happens on the thread that called MPI, inside that call.
+//! Always: conversion runs on the thread that called MPI, inside that call.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pario::Datatype as Type;
-use pario_mpi::{Class, Problem, Result};
+use pario_mpi::{Class, MpiError, Result};
 
 use super::api::{Aint, Count, Offset};
 use super::datatypes::{self, Native, Sizes};
-use super::external::{self, Elements, Way};
+use super::external::{self, ConversionDirection, ProgramElements};
 use crate::abi::Datatype;
 
-/// Representations that a program can register.
+/// Limit of registered representations.
 const REGISTERED_MAX: usize = 64;
 /// The longest name, of every ABI.
 const NAME_BYTES_MAX: usize = 128;
@@ -26,40 +26,40 @@ pub(crate) type ConvertFn =
 pub(crate) type ConvertLargeFn =
     unsafe extern "C" fn(*mut c_void, Datatype, Count, *mut c_void, Offset, *mut c_void) -> c_int;
 
-/// A conversion, with the counts that it takes; `None`: bytes stay as they are.
+/// A conversion function, by its count type; `None`: bytes are unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Convert {
     Small(Option<ConvertFn>),
     Large(Option<ConvertLargeFn>),
 }
 
-/// What `MPI_Register_datarep` was given.
+/// Arguments of `MPI_Register_datarep`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Registered {
+pub(crate) struct RegisteredRep {
     pub(crate) read: Convert,
     pub(crate) write: Convert,
     pub(crate) extent: ExtentFn,
     pub(crate) extra: *mut c_void,
 }
-// SAFETY: the program gave functions and a pointer for whichever thread does its accesses.
-unsafe impl Send for Registered {}
+// SAFETY: the program registered the functions and the pointer for use by any thread that does its accesses.
+unsafe impl Send for RegisteredRep {}
 // SAFETY: the same.
-unsafe impl Sync for Registered {}
+unsafe impl Sync for RegisteredRep {}
 
-static REGISTERED: Mutex<BTreeMap<String, Arc<Registered>>> = Mutex::new(BTreeMap::new());
+static REGISTERED: Mutex<BTreeMap<String, Arc<RegisteredRep>>> = Mutex::new(BTreeMap::new());
 
-/// How bytes look in a file.
+/// Data representation of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Rep {
     #[default]
     Native,
     Internal,
     External32,
-    Registered(String, Arc<Registered>),
+    Registered(String, Arc<RegisteredRep>),
 }
 
 impl Rep {
-    /// By its name.
+    /// By name.
     pub(crate) fn named(name: &str) -> Result<Rep> {
         match name {
             "native" => Ok(Rep::Native),
@@ -69,7 +69,7 @@ impl Rep {
                 let known =
                     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone);
                 let unknown =
-                    || Problem::new(Class::UnsupportedDatarep, format!("no data representation '{name}'"));
+                    || MpiError::new(Class::UnsupportedDatarep, format!("no data representation '{name}'"));
                 Ok(Rep::Registered(name.to_owned(), known.ok_or_else(unknown)?))
             }
         }
@@ -84,7 +84,7 @@ impl Rep {
         }
     }
 
-    /// Whether bytes in files are bytes in memory.
+    /// Whether bytes in the file are those in memory.
     pub(crate) fn is_memory(&self) -> bool {
         matches!(self, Rep::Native | Rep::Internal)
     }
@@ -104,7 +104,7 @@ impl Sizes for Rep {
             }
         };
         let bytes = u64::try_from(bytes)
-            .map_err(|_| Problem::new(Class::Conversion, "a datatype of negative size"))?;
+            .map_err(|_| MpiError::new(Class::Conversion, "a datatype of negative size"))?;
         if bytes == 0 {
             return Ok(Type::contiguous(0, &Type::elementary(1)?)?);
         }
@@ -117,39 +117,39 @@ impl Sizes for Rep {
 }
 
 /// Registers a representation.
-pub(crate) fn register(name: &str, functions: Registered) -> Result<()> {
+pub(crate) fn register(name: &str, functions: RegisteredRep) -> Result<()> {
     let mut known = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     if name.is_empty() || NAME_BYTES_MAX < name.len() {
         let text = format!("a data representation's name has 1 to {NAME_BYTES_MAX} bytes");
-        return Err(Problem::new(Class::Arg, text));
+        return Err(MpiError::new(Class::Arg, text));
     }
     if ["native", "internal", "external32"].contains(&name) || known.contains_key(name) {
-        return Err(Problem::new(
+        return Err(MpiError::new(
             Class::DupDatarep,
-            format!("there is a data representation '{name}' already"),
+            format!("the data representation '{name}' is already registered"),
         ));
     }
     if REGISTERED_MAX <= known.len() {
-        return Err(Problem::new(Class::Other, format!("more than {REGISTERED_MAX} data representations")));
+        return Err(MpiError::new(Class::Other, format!("more than {REGISTERED_MAX} data representations")));
     }
     known.insert(name.to_owned(), Arc::new(functions));
     Ok(())
 }
 
-/// The program's buffer as the bytes of a file.
+/// Converts the program's buffer to the bytes of a file.
 pub(crate) fn to_file(rep: &Rep, buffer: *const c_void, count: i64, datatype: Datatype) -> Result<Vec<u8>> {
     let mut bytes = vec![0; file_bytes(rep, count, datatype)?];
-    convert(rep, Way::Write, (buffer.cast_mut(), count, datatype), &mut bytes)?;
+    convert(rep, ConversionDirection::Write, (buffer.cast_mut(), count, datatype), &mut bytes)?;
     Ok(bytes)
 }
 
-/// The bytes of a file into the program's buffer: as many whole elements as there are. Returns bytes of memory that were filled.
+/// Converts the bytes of a file to the program's buffer: only whole elements. Returns the bytes of memory that were filled.
 pub(crate) fn from_file(rep: &Rep, buffer: *mut c_void, datatype: Datatype, bytes: &mut [u8]) -> Result<u64> {
     let each = datatypes::decode(datatype, rep)?.size();
     let whole = (bytes.len() as u64).checked_div(each).unwrap_or(0);
     let count = i64::try_from(whole).unwrap_or(i64::MAX);
     if count != 0 {
-        convert(rep, Way::Read, (buffer, count, datatype), bytes)?;
+        convert(rep, ConversionDirection::Read, (buffer, count, datatype), bytes)?;
     }
     Ok(whole * datatypes::size(datatype)?)
 }
@@ -159,33 +159,33 @@ pub(crate) fn file_bytes(rep: &Rep, count: i64, datatype: Datatype) -> Result<us
     let each = datatypes::decode(datatype, rep)?.size();
     let total = u64::try_from(count).ok().and_then(|count| count.checked_mul(each));
     let total = total.and_then(|total| usize::try_from(total).ok());
-    total.ok_or_else(|| Problem::new(Class::Count, format!("{count} elements are beyond memory")))
+    total.ok_or_else(|| MpiError::new(Class::Count, format!("{count} elements do not fit in memory")))
 }
 
 fn convert(
     rep: &Rep,
-    way: Way,
+    way: ConversionDirection,
     (buffer, count, datatype): (*mut c_void, i64, Datatype),
     file: &mut [u8],
 ) -> Result<()> {
     let small = || {
         c_int::try_from(count).map_err(|_| {
-            Problem::new(Class::Count, format!("{count} elements are too many to convert at once"))
+            MpiError::new(Class::Count, format!("{count} elements are too many to convert in one call"))
         })
     };
     match rep {
         Rep::Native | Rep::Internal => Ok(()),
-        Rep::External32 => external::convert(way, Elements { buffer, count, datatype }, file),
+        Rep::External32 => external::convert(way, ProgramElements { buffer, count, datatype }, file),
         Rep::Registered(name, functions) => {
-            let function = if way == Way::Read { functions.read } else { functions.write };
+            let function = if way == ConversionDirection::Read { functions.read } else { functions.write };
             let (file, extra) = (file.as_mut_ptr().cast::<c_void>(), functions.extra);
             let code = match function {
-                // SAFETY: the program registered this function; the buffer is the program's, the file's bytes are ours.
+                // SAFETY: the program registered this function; the buffer is the program's, the file's bytes are owned here.
                 Convert::Small(Some(call)) => unsafe { call(buffer, datatype, small()?, file, 0, extra) },
                 // SAFETY: the same.
                 Convert::Large(Some(call)) => unsafe { call(buffer, datatype, count, file, 0, extra) },
                 Convert::Small(None) | Convert::Large(None) => {
-                    return Err(Problem::new(
+                    return Err(MpiError::new(
                         Class::UnsupportedDatarep,
                         format!("the representation '{name}' has no conversion for this direction"),
                     ));
@@ -199,7 +199,7 @@ fn convert(
 fn converted(name: &str, code: c_int) -> Result<()> {
     match code {
         0 => Ok(()),
-        code => Err(Problem::new(
+        code => Err(MpiError::new(
             Class::Conversion,
             format!("a function of the representation '{name}' returned {code}"),
         )),

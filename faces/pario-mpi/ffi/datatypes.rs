@@ -1,22 +1,22 @@
-//! MPI's datatypes as Pario's: decoded by asking the MPI library how each was made.
+//! Decodes MPI datatypes to Pario's by asking the MPI library for their constructors.
 //!
-//! Never: keeps a handle that it was given; handles are reused. Always: what `get_contents` made is freed.
+//! Never: keeps a handle that it was given; handles are reused. Always: handles created by `get_contents` are freed.
 
 use std::ffi::c_int;
 
 use pario::Datatype as Type;
-use pario::view::{DarrayDimension, Distribution, Member, Order, SubarrayDimension};
-use pario_mpi::{Class, Problem, Result};
+use pario::view::{ArrayOrder, DarrayDimension, Distribution, StructMember, SubarrayDimension};
+use pario_mpi::{Class, MpiError, Result};
 
 use super::api::{self, Aint, Count};
 use crate::abi::{self, Datatype, combiner};
 
-/// How deep types may be nested; a few more than Pario's own limit, since `dup` does not count there.
+/// Limit of nesting; a few more than Pario's own limit, since `dup` does not count there.
 const NESTING_MAX: u32 = 512;
-/// Numbers in one constructor's lists.
+/// Limit of numbers in one constructor's lists.
 const NUMBERS_MAX: usize = 1 << 28;
 
-/// How large predefined types are: in memory, or in a representation of files.
+/// Sizes of predefined types: in memory, or in a representation of files.
 pub(crate) trait Sizes {
     /// A predefined type.
     fn predefined(&self, datatype: Datatype) -> Result<Type>;
@@ -25,7 +25,7 @@ pub(crate) trait Sizes {
     fn padded(&self) -> bool;
 }
 
-/// As they are in memory.
+/// Sizes in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Native;
 
@@ -49,7 +49,7 @@ impl Sizes for Native {
             let index = Type::elementary(4)?;
             let value = Type::elementary(size - 4)?;
             let at = i64::try_from(length).unwrap_or(0) - 4;
-            let member = |displacement, datatype| Member { count: 1, displacement, datatype };
+            let member = |displacement, datatype| StructMember { count: 1, displacement, datatype };
             Type::structure(&[member(0, value), member(at, index)])?
         };
         Ok(data.resized(lb, extent)?)
@@ -64,7 +64,7 @@ impl Sizes for Native {
 pub(crate) fn size(datatype: Datatype) -> Result<u64> {
     let mut size: Count = 0;
     api::type_size(datatype, &raw mut size)?;
-    u64::try_from(size).map_err(|_| Problem::new(Class::Type, format!("a datatype of {size} bytes")))
+    u64::try_from(size).map_err(|_| MpiError::new(Class::Type, format!("a datatype of {size} bytes")))
 }
 
 fn extent(datatype: Datatype) -> Result<(i64, i64)> {
@@ -73,10 +73,10 @@ fn extent(datatype: Datatype) -> Result<(i64, i64)> {
     Ok((lb as i64, extent as i64))
 }
 
-/// How a datatype was made.
-struct Contents {
+/// Arguments of a datatype's constructor.
+struct TypeContents {
     combiner: c_int,
-    /// Whether it was made by a constructor for large counts, whose numbers lie elsewhere.
+    /// Whether it was made by a large-count constructor, which stores its numbers in `counts`.
     large: bool,
     integers: Vec<c_int>,
     addresses: Vec<Aint>,
@@ -84,7 +84,7 @@ struct Contents {
     datatypes: Vec<Datatype>,
 }
 
-/// What `MPI_Type_get_envelope` says.
+/// Result of `MPI_Type_get_envelope`.
 struct Envelope {
     combiner: c_int,
     /// Integers, addresses, large counts, datatypes.
@@ -116,13 +116,16 @@ impl Envelope {
         )
     }
 
-    fn contents(&self, datatype: Datatype) -> Result<Contents> {
+    fn contents(&self, datatype: Datatype) -> Result<TypeContents> {
         let [integers, addresses, counts, datatypes] =
             self.sizes.map(|size| usize::try_from(size).unwrap_or(0));
         if NUMBERS_MAX < integers.max(addresses).max(counts).max(datatypes) {
-            return Err(Problem::new(Class::Type, "a datatype with more numbers than can be kept"));
+            return Err(MpiError::new(
+                Class::Type,
+                "a datatype with more than 2^28 numbers in its constructor",
+            ));
         }
-        let mut contents = Contents {
+        let mut contents = TypeContents {
             combiner: self.combiner,
             large: counts != 0,
             integers: vec![0; integers],
@@ -131,7 +134,7 @@ impl Envelope {
             datatypes: vec![abi::datatype_null(); datatypes],
         };
         let [i, a, c, d] = self.sizes;
-        let Contents { integers, addresses, counts, datatypes, .. } = &mut contents;
+        let TypeContents { integers, addresses, counts, datatypes, .. } = &mut contents;
         let (ip, ap, cp, dp) =
             (integers.as_mut_ptr(), addresses.as_mut_ptr(), counts.as_mut_ptr(), datatypes.as_mut_ptr());
         if self.has_c {
@@ -144,17 +147,17 @@ impl Envelope {
     }
 }
 
-/// Whether a datatype is one that every program has.
+/// Whether a datatype is predefined.
 pub(crate) fn is_predefined(datatype: Datatype) -> Result<bool> {
     Ok(Envelope::of(datatype)?.is_predefined())
 }
 
-/// Of which predefined types a datatype is made, in the order of its type map.
+/// The predefined types of a datatype, in the order of its type map.
 #[derive(Clone, Debug)]
 pub(crate) enum Signature {
-    /// So many of one.
+    /// A number of one predefined type.
     Same(u64, Datatype),
-    /// Each as often as it says, one after the other.
+    /// A sequence of signatures, each with its repetition.
     Several(Vec<(u64, Signature)>),
 }
 
@@ -165,7 +168,10 @@ pub(crate) fn signature(datatype: Datatype) -> Result<Signature> {
 
 fn signature_nested(datatype: Datatype, depth: u32) -> Result<Signature> {
     if depth == 0 || datatype == abi::datatype_null() {
-        return Err(Problem::new(Class::Type, format!("no datatype, or nested deeper than {NESTING_MAX}")));
+        return Err(MpiError::new(
+            Class::Type,
+            format!("an invalid datatype, or one nested deeper than {NESTING_MAX} levels"),
+        ));
     }
     let envelope = Envelope::of(datatype)?;
     if envelope.is_predefined() {
@@ -182,7 +188,7 @@ fn signature_nested(datatype: Datatype, depth: u32) -> Result<Signature> {
                     let lengths = contents.numbers(1, contents.datatypes.len())?;
                     u64::try_from(lengths[at]).unwrap_or(0)
                 }
-                // All others have one type inside, as often as its data fits into theirs.
+                // All other constructors have one inner type, repeated until its data fills theirs.
                 _ => total.checked_div(size(element)?).unwrap_or(0),
             };
             Ok((repeat, part))
@@ -202,22 +208,22 @@ fn signature_nested(datatype: Datatype, depth: u32) -> Result<Signature> {
     })
 }
 
-/// From one element to the next, in bytes.
+/// Distance of consecutive elements, in bytes.
 pub(crate) fn spread(datatype: Datatype) -> Result<i64> {
     extent(datatype).map(|(_, extent)| extent)
 }
 
-/// A datatype of the program's.
+/// Decodes a datatype of the program.
 pub(crate) fn decode(datatype: Datatype, sizes: &dyn Sizes) -> Result<Type> {
     decode_nested(datatype, sizes, NESTING_MAX)
 }
 
 fn decode_nested(datatype: Datatype, sizes: &dyn Sizes, depth: u32) -> Result<Type> {
     if datatype == abi::datatype_null() {
-        return Err(Problem::new(Class::Type, "MPI_DATATYPE_NULL is no datatype"));
+        return Err(MpiError::new(Class::Type, "MPI_DATATYPE_NULL is no datatype"));
     }
     if depth == 0 {
-        return Err(Problem::new(Class::Type, format!("datatypes are nested deeper than {NESTING_MAX}")));
+        return Err(MpiError::new(Class::Type, format!("datatypes are nested deeper than {NESTING_MAX}")));
     }
     let envelope = Envelope::of(datatype)?;
     if envelope.is_predefined() {
@@ -238,7 +244,7 @@ fn decode_nested(datatype: Datatype, sizes: &dyn Sizes, depth: u32) -> Result<Ty
     }
     let made = contents.make(&inner)?;
     if sizes.padded() && matches!(contents.combiner, combiner::STRUCT | combiner::STRUCT_INTEGER) {
-        // How a compiler pads is the MPI library's affair.
+        // The padding is that of the MPI library.
         let (lb, extent) = extent(datatype)?;
         if (made.lb(), made.extent()) != (lb, extent) {
             return Ok(made.resized(lb, extent)?);
@@ -247,7 +253,7 @@ fn decode_nested(datatype: Datatype, sizes: &dyn Sizes, depth: u32) -> Result<Ty
     Ok(made)
 }
 
-/// Frees what `get_contents` made; predefined types are not made.
+/// Frees a handle created by `get_contents`; predefined types are not freed.
 fn free(mut datatype: Datatype) -> Result<()> {
     if datatype != abi::datatype_null() && !is_predefined(datatype)? {
         api::type_free(&raw mut datatype)?;
@@ -255,9 +261,9 @@ fn free(mut datatype: Datatype) -> Result<()> {
     Ok(())
 }
 
-impl Contents {
+impl TypeContents {
     fn make(&self, inner: &[Type]) -> Result<Type> {
-        let element = || inner.first().ok_or_else(|| self.odd());
+        let element = || inner.first().ok_or_else(|| self.unknown_combiner());
         Ok(match self.combiner {
             combiner::DUP => element()?.dup(),
             combiner::CONTIGUOUS => Type::contiguous(self.number(0)?, element()?)?,
@@ -288,18 +294,18 @@ impl Contents {
                 let bounds = self.places(0, 2)?;
                 element()?.resized(bounds[0], bounds[1])?
             }
-            _ => return Err(self.odd()),
+            _ => return Err(self.unknown_combiner()),
         })
     }
 
-    fn odd(&self) -> Problem {
-        Problem::new(
+    fn unknown_combiner(&self) -> MpiError {
+        MpiError::new(
             Class::Type,
-            format!("a datatype made in a way that is not known (combiner {})", self.combiner),
+            format!("a datatype with an unknown constructor (combiner {})", self.combiner),
         )
     }
 
-    /// Numbers as the constructor was given them: integers, or large counts.
+    /// Numbers as passed to the constructor: integers, or large counts.
     fn numbers(&self, at: usize, count: usize) -> Result<Vec<i64>> {
         let found = if self.large {
             self.counts.get(at..at + count).map(<[Count]>::to_vec)
@@ -308,7 +314,7 @@ impl Contents {
                 .get(at..at + count)
                 .map(|some| some.iter().map(|number| i64::from(*number)).collect())
         };
-        found.ok_or_else(|| self.odd())
+        found.ok_or_else(|| self.unknown_combiner())
     }
 
     fn number(&self, at: usize) -> Result<i64> {
@@ -316,39 +322,44 @@ impl Contents {
     }
 
     fn count(&self) -> Result<usize> {
-        usize::try_from(self.number(0)?).map_err(|_| self.odd())
+        usize::try_from(self.number(0)?).map_err(|_| self.unknown_combiner())
     }
 
-    /// Byte displacements: addresses; among the integers in old Fortran constructors; large counts in those for large counts.
+    /// Byte displacements: addresses; integers in old Fortran constructors; large counts in large-count constructors.
     fn places(&self, at: usize, count: usize) -> Result<Vec<i64>> {
         if self.large || self.addresses.is_empty() {
             return self.numbers(at, count);
         }
         let found = self.addresses.get(..count).map(|some| some.iter().map(|place| *place as i64).collect());
-        found.ok_or_else(|| self.odd())
+        found.ok_or_else(|| self.unknown_combiner())
     }
 
     fn structure(&self, inner: &[Type]) -> Result<Type> {
         let count = self.count()?;
         let (lengths, places) = (self.numbers(1, count)?, self.places(1 + count, count)?);
         if inner.len() != count {
-            return Err(self.odd());
+            return Err(self.unknown_combiner());
         }
-        let members: Vec<Member> = (0..count)
-            .map(|at| Member { count: lengths[at], displacement: places[at], datatype: inner[at].clone() })
+        let members: Vec<StructMember> = (0..count)
+            .map(|at| StructMember {
+                count: lengths[at],
+                displacement: places[at],
+                datatype: inner[at].clone(),
+            })
             .collect();
         Ok(Type::structure(&members)?)
     }
 
-    fn order(&self) -> Order {
+    fn order(&self) -> ArrayOrder {
         match self.integers.last() {
-            Some(&abi::ORDER_FORTRAN) => Order::Fortran,
-            Some(_) | None => Order::C,
+            Some(&abi::ORDER_FORTRAN) => ArrayOrder::Fortran,
+            Some(_) | None => ArrayOrder::C,
         }
     }
 
     fn subarray(&self, element: &Type) -> Result<Type> {
-        let dimensions = usize::try_from(*self.integers.first().ok_or_else(|| self.odd())?).unwrap_or(0);
+        let dimensions =
+            usize::try_from(*self.integers.first().ok_or_else(|| self.unknown_combiner())?).unwrap_or(0);
         let first = usize::from(!self.large);
         let list = |number: usize| self.numbers(first + number * dimensions, dimensions);
         let (size, subsize, start) = (list(0)?, list(1)?, list(2)?);
@@ -359,10 +370,10 @@ impl Contents {
     }
 
     fn darray(&self, element: &Type) -> Result<Type> {
-        let integer = |at: usize| self.integers.get(at).copied().ok_or_else(|| self.odd());
+        let integer = |at: usize| self.integers.get(at).copied().ok_or_else(|| self.unknown_combiner());
         let (processes, rank) = (integer(0)?, integer(1)?);
         let dimensions = usize::try_from(integer(2)?).unwrap_or(0);
-        // Sizes come between the number of dimensions and the distributions, unless they are large.
+        // Sizes are stored between the number of dimensions and the distributions, unless they are large.
         let (sizes, next) = match self.large {
             true => (self.numbers(0, dimensions)?, 3),
             false => (self.numbers(3, dimensions)?, 3 + dimensions),
@@ -385,7 +396,7 @@ impl Contents {
             abi::DISTRIBUTE_CYCLIC if default => Ok(Distribution::Cyclic),
             abi::DISTRIBUTE_CYCLIC => Ok(Distribution::CyclicOf(argument.into())),
             abi::DISTRIBUTE_NONE => Ok(Distribution::Undistributed),
-            _ => Err(self.odd()),
+            _ => Err(self.unknown_combiner()),
         }
     }
 }

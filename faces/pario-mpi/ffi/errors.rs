@@ -1,25 +1,25 @@
-//! Problems as error codes of the MPI library, whose strings say what happened, and the error handlers of files.
+//! Converts problems to error codes of the MPI library with a text, and calls the error handlers of files.
 //!
-//! Always: a code has the right class; codes are reused, since a library has not many.
+//! Always: a code has the right class; codes are reused, since a library has a limited number.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use pario_mpi::{Class, Problem, Result};
+use pario_mpi::{Class, MpiError, Result};
 
 use super::api;
 use crate::abi::{self, File};
 
-/// Codes with sentences of their own; what comes later gets the class alone.
+/// Limit of codes with their own text; later problems get the class alone.
 const CODES_MAX: usize = 256;
 /// The shortest limit of the libraries is 256, with the zero.
 const TEXT_BYTES_MAX: usize = 250;
 
 static CODES: Mutex<Option<HashMap<(Class, String), c_int>>> = Mutex::new(None);
 
-/// Runs a call of the program: a problem is given to the file's error handler and returned.
+/// Runs a call of the program: a problem is passed to the file's error handler and returned.
 pub(crate) fn serve(file: File, work: impl FnOnce() -> Result<()>) -> c_int {
     match protected(work) {
         Ok(()) => 0,
@@ -27,22 +27,22 @@ pub(crate) fn serve(file: File, work: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// A panic is a problem like any other.
+/// Converts a panic to a problem.
 pub(crate) fn protected<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        Err(Problem::new(Class::Intern, "Pario failed inside; standard error says where"))
+        Err(MpiError::new(Class::Intern, "internal error of Pario (a panic); standard error has its message"))
     })
 }
 
-/// Gives a problem to a file's error handler; returns its code if that returns.
-pub(crate) fn raise(file: File, problem: &Problem) -> c_int {
+/// Passes a problem to a file's error handler; returns its code if the handler returns.
+pub(crate) fn raise(file: File, problem: &MpiError) -> c_int {
     let code = code_of(problem);
-    // A handler that ends the program does; what else it returns is not ours.
+    // A handler may end the program; its return value is ignored.
     if abi::NULL_FILE_HANDLES || file != abi::file_null() {
         let _ = api::file_call_errhandler(file, code);
         return code;
     }
-    // A file that is not there has the default handler, as every new one: not all libraries take a null handle here.
+    // An invalid file has the default handler, as every new one: not all libraries accept a null handle here.
     if let Ok(mut shadow) = super::open::shadow() {
         let _ = api::file_call_errhandler(shadow, code);
         let _ = api::file_close(&raw mut shadow);
@@ -50,8 +50,8 @@ pub(crate) fn raise(file: File, problem: &Problem) -> c_int {
     code
 }
 
-/// The code of a problem; its string is the problem's sentence.
-pub(crate) fn code_of(problem: &Problem) -> c_int {
+/// The code of a problem; its string is the problem's text.
+pub(crate) fn code_of(problem: &MpiError) -> c_int {
     let class = abi::class_number(problem.class);
     let text: String = format!("{}: {}", problem.class.word(), problem.text);
     let end =
@@ -78,11 +78,11 @@ fn new_code(class: c_int, text: &str) -> Option<c_int> {
     if added.is_ok() && api::error_string(code).is_some_and(|said| said == text) {
         return Some(code);
     }
-    // MPICH before 5 keeps no strings for codes of its own classes; what it uses itself does.
+    // MPICH before 5 stores no strings for codes of its own classes; its internal function does.
     api::mpich_error_code(class, &words)
 }
 
-/// Says something where nobody is left to be given an error.
+/// Prints an error that cannot be returned to a caller.
 pub(crate) fn complain(what: &str) {
     eprintln!("pario: {what}");
 }

@@ -1,36 +1,36 @@
-//! `external32` of types that are made of several: taken apart into their predefined types, each of which the MPI library converts.
-//! MPI libraries convert predefined types right, and some crash on structures.
+//! `external32` of derived types: split into their predefined types, each of which the MPI library converts. MPI libraries
+//! convert predefined types correctly, and some crash on structures.
 //!
-//! Never: converts more than a bounded number of bytes at once. Always: data goes in the order of the type map, without gaps.
+//! Never: converts more than [`STEP_BYTES`] or one element per step. Always: data is in the order of the type map, without gaps.
 
 use std::ffi::{c_int, c_void};
 
-use pario_mpi::{Class, Problem, Result};
+use pario_mpi::{Class, MpiError, Result};
 
 use super::api::{self, Aint};
 use super::datatypes::{self, Signature};
 use crate::abi::{self, Datatype};
 
-/// Bytes of memory that are taken apart at once, if one element is not larger.
+/// Bytes of memory that are converted per step, if one element is not larger.
 const STEP_BYTES: u64 = 16 << 20;
 
-/// Which way data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum ConversionDirection {
     Read,
     Write,
 }
 
-/// Elements of the program's.
+/// ProgramElements of the program.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Elements {
+pub(crate) struct ProgramElements {
     pub(crate) buffer: *mut c_void,
     pub(crate) count: i64,
     pub(crate) datatype: Datatype,
 }
 
 /// Converts elements to or from the bytes of a file, which are exactly theirs.
-pub(crate) fn convert(way: Way, elements: Elements, file: &mut [u8]) -> Result<()> {
+pub(crate) fn convert(way: ConversionDirection, elements: ProgramElements, file: &mut [u8]) -> Result<()> {
     let signature = datatypes::signature(elements.datatype)?;
     if let Signature::Same(_, leaf) = signature {
         check_leaf(leaf)?;
@@ -47,36 +47,46 @@ pub(crate) fn convert(way: Way, elements: Elements, file: &mut [u8]) -> Result<(
         let (now, later) = rest.split_at_mut(bytes.min(rest.len()));
         let moved = isize::try_from(done * extent).map_err(|_| beyond())?;
         let buffer = elements.buffer.wrapping_byte_offset(moved);
-        apart(way, Elements { buffer, count, datatype: elements.datatype }, (&signature, size), now)?;
+        convert_derived(
+            way,
+            ProgramElements { buffer, count, datatype: elements.datatype },
+            (&signature, size),
+            now,
+        )?;
         (done, rest) = (done + count, later);
     }
     Ok(())
 }
 
-/// A few elements of a type of several: without gaps first, then type by type.
-fn apart(way: Way, elements: Elements, (signature, size): (&Signature, u64), file: &mut [u8]) -> Result<()> {
-    let Elements { buffer, count, datatype } = elements;
+/// Converts a few elements of a derived type: packed first, then type by type.
+fn convert_derived(
+    way: ConversionDirection,
+    elements: ProgramElements,
+    (signature, size): (&Signature, u64),
+    file: &mut [u8],
+) -> Result<()> {
+    let ProgramElements { buffer, count, datatype } = elements;
     let bytes = usize::try_from(size).ok().and_then(|size| size.checked_mul(usize::try_from(count).ok()?));
     let mut packed = vec![0u8; bytes.ok_or_else(beyond)?];
     let (length, number) = (c_int::try_from(packed.len()).map_err(|_| beyond())?, small(count)?);
     let (start, own, mut at) = (packed.as_mut_ptr().cast::<c_void>(), abi::comm_self(), 0);
-    if way == Way::Write {
+    if way == ConversionDirection::Write {
         api::pack(buffer, number, datatype, start, length, &raw mut at, own)?;
     }
     let mut places = (0, 0);
     for _ in 0..count {
-        leaves(way, signature, (&mut packed, file), &mut places)?;
+        convert_leaves(way, signature, (&mut packed, file), &mut places)?;
     }
-    if way == Way::Read {
+    if way == ConversionDirection::Read {
         at = 0;
         api::unpack(start, length, &raw mut at, buffer, number, datatype, own)?;
     }
     Ok(())
 }
 
-/// Converts each run of one predefined type, from where the places are on.
-fn leaves(
-    way: Way,
+/// Converts each run of one predefined type, from the current positions on.
+fn convert_leaves(
+    way: ConversionDirection,
     signature: &Signature,
     (packed, file): (&mut [u8], &mut [u8]),
     places: &mut (usize, usize),
@@ -100,7 +110,7 @@ fn leaves(
         Signature::Several(parts) => {
             for (repeat, part) in parts {
                 for _ in 0..*repeat {
-                    leaves(way, part, (packed, file), places)?;
+                    convert_leaves(way, part, (packed, file), places)?;
                 }
             }
             Ok(())
@@ -109,15 +119,19 @@ fn leaves(
 }
 
 fn one_type(
-    way: Way,
+    way: ConversionDirection,
     (buffer, count, datatype): (*mut c_void, c_int, Datatype),
     file: &mut [u8],
 ) -> Result<()> {
     let (bytes, mut at) = (file.len().cast_signed(), 0);
     let (name, file) = (c"external32".as_ptr(), file.as_mut_ptr().cast::<c_void>());
     match way {
-        Way::Write => api::pack_external(name, buffer, count, datatype, file, bytes, &raw mut at),
-        Way::Read => api::unpack_external(name, file, bytes, &raw mut at, buffer, count, datatype),
+        ConversionDirection::Write => {
+            api::pack_external(name, buffer, count, datatype, file, bytes, &raw mut at)
+        }
+        ConversionDirection::Read => {
+            api::unpack_external(name, file, bytes, &raw mut at, buffer, count, datatype)
+        }
     }
 }
 
@@ -128,20 +142,21 @@ pub(crate) fn external_bytes(datatype: Datatype) -> Result<Aint> {
     Ok(size)
 }
 
-/// Some libraries have no conversion of pairs of a value and an index, and crash on them; the size that they tell shows it.
+/// Some libraries have no conversion of pairs of a value and an index, and crash on them; the size that they report shows it.
 fn check_leaf(leaf: Datatype) -> Result<()> {
     let (memory, file) = (datatypes::size(leaf)?, external_bytes(leaf)?);
     if u64::try_from(file).is_ok_and(|file| memory <= 2 * file) {
         return Ok(());
     }
-    Err(Problem::new(Class::Conversion, "the MPI library has no external32 of this datatype"))
+    Err(MpiError::new(Class::Conversion, "the MPI library has no external32 conversion of this datatype"))
 }
 
 fn small(count: i64) -> Result<c_int> {
-    c_int::try_from(count)
-        .map_err(|_| Problem::new(Class::Count, format!("{count} elements are too many to convert at once")))
+    c_int::try_from(count).map_err(|_| {
+        MpiError::new(Class::Count, format!("{count} elements are too many to convert in one call"))
+    })
 }
 
-fn beyond() -> Problem {
-    Problem::new(Class::Count, "an element is too large to convert")
+fn beyond() -> MpiError {
+    MpiError::new(Class::Count, "an element is too large to convert")
 }

@@ -1,8 +1,8 @@
-//! `MPI_Info`: hints in, what is in force out.
+//! `MPI_Info`: reads hints, and returns those in force.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use pario_mpi::{Class, Problem, Result};
+use pario_mpi::{Class, MpiError, Result};
 
 use super::api;
 use crate::abi::{self, Info};
@@ -10,7 +10,7 @@ use crate::abi::{self, Info};
 /// The longest key and value of any ABI, with the zero.
 const KEY_BYTES: usize = 256;
 const VALUE_BYTES: usize = 1024;
-/// Hints that are looked at.
+/// Limit of hints that are read.
 const KEYS_MAX: c_int = 256;
 
 /// All pairs of an info.
@@ -53,7 +53,7 @@ pub(crate) fn make(pairs: &[(&'static str, String)]) -> Result<Info> {
 }
 
 fn c(text: &str) -> Result<CString> {
-    CString::new(text).map_err(|_| Problem::new(Class::Info, "a hint has a zero byte in it"))
+    CString::new(text).map_err(|_| MpiError::new(Class::Info, "a hint has a zero byte in it"))
 }
 
 /// The name of the null device, for shadow handles.

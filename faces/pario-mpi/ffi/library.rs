@@ -1,7 +1,7 @@
-//! The program's MPI library: found at run time, among what is loaded already.
+//! The program's MPI library: found at run time, among the loaded libraries.
 //!
-//! Never: loads a library. Always: a library of another ABI is told at once, before it is called with handles that mean nothing
-//! to it.
+//! Never: loads a library. Always: a library of another ABI is reported before any of its functions is called with incompatible
+//! handles.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::abi;
 
-/// A function or thing of the MPI library, looked for once.
+/// A symbol of the MPI library, looked up once.
 #[derive(Debug)]
 pub(crate) struct Symbol {
     name: &'static str,
@@ -21,21 +21,21 @@ impl Symbol {
         Symbol { name, found: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Where it is; null if the library has none.
+    /// Its address; null if the library has none.
     pub(crate) fn address_or_null(&self) -> *mut c_void {
         let known = self.found.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;
         }
         let Ok(name) = CString::new(self.name) else { return known };
-        // SAFETY: the handle is RTLD_NEXT or one that `dlopen` gave and nobody closes; the name ends with a zero.
+        // SAFETY: the handle is RTLD_NEXT or a result of `dlopen` that is never closed; the name ends with a zero.
         let found = unsafe { libc::dlsym(library(), name.as_ptr()) };
         self.found.store(found, Ordering::Relaxed);
         found
     }
 
-    /// Where a thing is. The program may have its own copy of it, which then is the thing for the library too. Ends the program if
-    /// there is none: nothing works without.
+    /// Address of a data symbol. The program may have its own copy, which then is used by the library too. Ends the program if
+    /// the symbol is missing: no call works without it.
     #[cfg(feature = "data-handles")]
     pub(crate) fn data(&self) -> *mut c_void {
         let known = self.found.load(Ordering::Relaxed);
@@ -69,13 +69,13 @@ macro_rules! real {
 
 /// The handle of the MPI library for `dlsym`.
 fn library() -> *mut c_void {
-    struct Handle(*mut c_void);
+    struct LibraryHandle(*mut c_void);
     // SAFETY: `dlsym` may be called with it by any thread.
-    unsafe impl Send for Handle {}
+    unsafe impl Send for LibraryHandle {}
     // SAFETY: the same.
-    unsafe impl Sync for Handle {}
-    static LIBRARY: OnceLock<Handle> = OnceLock::new();
-    LIBRARY.get_or_init(|| Handle(find())).0
+    unsafe impl Sync for LibraryHandle {}
+    static LIBRARY: OnceLock<LibraryHandle> = OnceLock::new();
+    LIBRARY.get_or_init(|| LibraryHandle(find())).0
 }
 
 fn find() -> *mut c_void {
@@ -85,7 +85,7 @@ fn find() -> *mut c_void {
     if let Some((name, instead)) = other_abi() {
         end(&wrong_abi(name, instead));
     }
-    // Linked into the program, or under a name that is not known.
+    // Linked into the program, or under an unknown name.
     // SAFETY: RTLD_NEXT is a handle; the name ends with a zero.
     if unsafe { libc::dlsym(libc::RTLD_NEXT, c"PMPI_Init".as_ptr()) }.is_null() {
         end(&format!("no MPI library of {} is loaded (looked for {:?})", abi::NAME, abi::SONAMES));
@@ -93,7 +93,7 @@ fn find() -> *mut c_void {
     libc::RTLD_NEXT
 }
 
-/// A library that is loaded already, also if its symbols are nobody else's (as under Python).
+/// A library that is already loaded, also with local symbols (as under Python).
 fn loaded(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero; RTLD_NOLOAD runs no code of the library.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -109,13 +109,13 @@ fn wrong_abi(name: &CStr, instead: &str) -> String {
     format!("{} is preloaded, but the program uses {name}: preload {instead} instead", abi::LIBRARY)
 }
 
-/// Says why and ends the program.
+/// Prints the reason and ends the program.
 fn end(why: &str) -> ! {
     eprintln!("pario: {why}");
     std::process::abort()
 }
 
-/// Runs when this library is loaded, before the program: a preload of the wrong ABI is told at once.
+/// Runs when this library is loaded, before the program: a preload of the wrong ABI is reported immediately.
 extern "C" fn check_abi(_count: c_int, _words: *const *const c_char, _environment: *const *const c_char) {
     let own = abi::SONAMES.iter().any(|name| loaded(name).is_some());
     if let Some((name, instead)) = other_abi().filter(|_| !own) {

@@ -1,67 +1,81 @@
-//! Opening, closing and deleting.
+//! Open, close and delete.
 
 use std::ffi::{c_char, c_int};
 use std::sync::PoisonError;
 
-use pario_mpi::{Class, OpenFile, OpenWish, Problem, Result, Target, Wishes, opening_of, remove, target_of};
+use pario_mpi::{
+    Class, InfoHints, MpiError, MpiFile, OpenArguments, PathTarget, Result, remove, resolve_open,
+    resolve_path,
+};
 
 use super::convert::{self, put, text};
 use super::info::{self, NULL_DEVICE};
-use super::table::{self, Opened};
+use super::table::{self, OpenHandle};
 use super::{api, comm};
 use crate::abi::{self, Comm, File, Group, Info};
 
-/// Where a path leads; `None`: to the MPI library.
-pub(crate) fn ours(name: *const c_char) -> Result<Option<Target>> {
+/// Resolves a path; `None`: a file of the MPI library.
+pub(crate) fn ours(name: *const c_char) -> Result<Option<PathTarget>> {
     if name.is_null() {
         return Ok(None);
     }
-    match target_of(&text(name, "a file's name")?)? {
-        Target::Theirs => Ok(None),
-        ours @ (Target::Ours { .. } | Target::Plain { .. }) => Ok(Some(ours)),
+    match resolve_path(&text(name, "a file's name")?)? {
+        PathTarget::MpiLibrary => Ok(None),
+        ours @ (PathTarget::Partition { .. } | PathTarget::Plain { .. }) => Ok(Some(ours)),
     }
 }
 
 /// The same for a file that is to be opened.
-pub(crate) fn ours_to_open(name: *const c_char) -> Result<Option<Target>> {
+pub(crate) fn ours_to_open(name: *const c_char) -> Result<Option<PathTarget>> {
     if name.is_null() {
         return Ok(None);
     }
-    match opening_of(&text(name, "a file's name")?)? {
-        Target::Theirs => Ok(None),
-        ours @ (Target::Ours { .. } | Target::Plain { .. }) => Ok(Some(ours)),
+    match resolve_open(&text(name, "a file's name")?)? {
+        PathTarget::MpiLibrary => Ok(None),
+        ours @ (PathTarget::Partition { .. } | PathTarget::Plain { .. }) => Ok(Some(ours)),
     }
 }
 
 /// Opens a file of Pario's; collective.
-pub(crate) fn open(comm: Comm, target: Target, mode: c_int, hints: Info, handle: *mut File) -> Result<()> {
+pub(crate) fn open(
+    comm: Comm,
+    target: PathTarget,
+    mode: c_int,
+    hints: Info,
+    handle: *mut File,
+) -> Result<()> {
     put(handle, abi::file_null())?;
     let meeting = comm::meet(comm)?;
-    let wish = OpenWish { target, amode: convert::amode(mode), wishes: Wishes::new(info::pairs(hints)?) };
+    let wish = OpenArguments {
+        target,
+        amode: convert::amode(mode),
+        info_hints: InfoHints::new(info::pairs(hints)?),
+    };
     let mut made = None;
-    let file = OpenFile::open(&meeting.group, &wish, || {
-        made = Some(Made::new(comm)?);
+    let file = MpiFile::open(meeting.group(), &wish, || {
+        made = Some(MpiResources::new(comm)?);
         Ok(())
     })?;
     file.served().note("open");
-    let made = made.ok_or_else(|| Problem::new(Class::Intern, "a file was opened without a handle"))?;
+    let made = made
+        .ok_or_else(|| MpiError::new(Class::Intern, "internal error: a file was opened without a handle"))?;
     let (shadow, members) = made.keep();
-    table::insert(shadow, Opened::new(file, mode, members, meeting));
+    table::insert(shadow, OpenHandle::new(file, mode, members, meeting));
     put(handle, shadow)
 }
 
-/// What the MPI library makes for an open file; given back unless it is kept.
-struct Made {
+/// Resources that the MPI library creates for an open file; freed unless kept.
+struct MpiResources {
     shadow: File,
     members: Group,
 }
 
-impl Made {
-    fn new(comm: Comm) -> Result<Made> {
+impl MpiResources {
+    fn new(comm: Comm) -> Result<MpiResources> {
         let mut members = abi::group_none();
         api::comm_group(comm, &raw mut members)?;
         match shadow() {
-            Ok(shadow) => Ok(Made { shadow, members }),
+            Ok(shadow) => Ok(MpiResources { shadow, members }),
             Err(problem) => {
                 api::group_free(&raw mut members)?;
                 Err(problem)
@@ -75,9 +89,9 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for MpiResources {
     fn drop(&mut self) {
-        // The open has failed, and why says more than that this did too.
+        // The open has failed, and its error is more useful than one of these.
         let _ = api::group_free(&raw mut self.members);
         let _ = api::file_close(&raw mut self.shadow);
     }
@@ -91,13 +105,13 @@ pub(crate) fn shadow() -> Result<File> {
     Ok(shadow)
 }
 
-/// Closes; collective. Whatever happens, the handle is gone.
-pub(crate) fn close(handle: *mut File, opened: &Opened) -> Result<()> {
+/// Closes; collective. The handle is invalid afterwards, also after an error.
+pub(crate) fn close(handle: *mut File, opened: &OpenHandle) -> Result<()> {
     // SAFETY: the caller found the file by this variable.
     let mut shadow = unsafe { handle.read() };
     if let Some(begun) = opened.split.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-        let text = format!("{}: closed while a split access is under way: {begun:?}", opened.file.name());
-        return Err(Problem::new(Class::FileInUse, text));
+        let text = format!("{}: closed while a split access is in progress: {begun:?}", opened.file.name());
+        return Err(MpiError::new(Class::FileInUse, text));
     }
     let closed = opened.file.close();
     table::remove(shadow);
@@ -109,11 +123,12 @@ pub(crate) fn close(handle: *mut File, opened: &Opened) -> Result<()> {
 }
 
 /// Deletes; not collective.
-pub(crate) fn delete(target: &Target) -> Result<()> {
+pub(crate) fn delete(target: &PathTarget) -> Result<()> {
     match target {
-        Target::Ours { partition, path } => remove(partition, path),
-        Target::Theirs | Target::Plain { .. } => {
-            Err(Problem::new(Class::Intern, "a file of the MPI library's is deleted as Pario's"))
-        }
+        PathTarget::Partition { partition, path } => remove(partition, path),
+        PathTarget::MpiLibrary | PathTarget::Plain { .. } => Err(MpiError::new(
+            Class::Intern,
+            "internal error: a file of the MPI library reached Pario's delete",
+        )),
     }
 }

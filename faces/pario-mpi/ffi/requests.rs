@@ -1,124 +1,126 @@
-//! Accesses that do not block, as generalized requests of the MPI library.
+//! Non-blocking accesses, as generalized requests of the MPI library.
 //!
-//! Where the library asks a function of ours whether a request is done (MPICH), or the program has MPI_THREAD_MULTIPLE, a thread
-//! does the access while the program goes on. Elsewhere the access is done at once and its request is complete from the start.
+//! Where the library polls a function (MPICH), or the program has MPI_THREAD_MULTIPLE, a thread does the access while the program
+//! continues. Elsewhere the access is done immediately and its request is complete from the start.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use pario_mpi::{Outcome, Place, Pool, Problem, Result, Together};
+use pario_mpi::{AccessOrigin, AccessOutcome, MpiError, Result, Together, WorkerPool};
 
 use super::access::{self, Buffer};
 use super::api::{self, Status};
 use super::errors;
-use super::table::Opened;
+use super::table::OpenHandle;
 use crate::abi::{self, Request};
 
 /// An access for a thread.
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type RequestJob = Box<dyn FnOnce() + Send>;
 
 /// Reading or writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum RequestDirection {
     Read,
     Write,
 }
 
-/// How requests are completed here.
+/// How requests are completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Completion {
-    /// MPI asks.
+enum RequestCompletion {
+    /// The MPI library polls.
     Polled,
-    /// A thread tells MPI.
+    /// A thread calls MPI.
     Told,
-    /// At the start.
+    /// Complete when created.
     Started,
 }
 
-fn completion() -> Completion {
+fn completion() -> RequestCompletion {
     if api::has_polled_requests() {
-        return Completion::Polled;
+        return RequestCompletion::Polled;
     }
     let mut level = 0;
     match api::query_thread(&raw mut level) {
-        Ok(()) if level == abi::THREAD_MULTIPLE => Completion::Told,
-        Ok(()) | Err(_) => Completion::Started,
+        Ok(()) if level == abi::THREAD_MULTIPLE => RequestCompletion::Told,
+        Ok(()) | Err(_) => RequestCompletion::Started,
     }
 }
 
-/// A request under way.
+/// A request in progress.
 #[derive(Debug)]
-struct State {
-    outcome: Arc<Outcome>,
-    /// Known right after the request was made; completed once.
-    request: Mutex<Option<Handle>>,
+struct RequestState {
+    outcome: Arc<AccessOutcome>,
+    /// Set right after the request is created; completed once.
+    request: Mutex<Option<RequestHandle>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Handle(Request);
+struct RequestHandle(Request);
 // SAFETY: a handle, which any thread may pass to the MPI library that made it.
-unsafe impl Send for Handle {}
+unsafe impl Send for RequestHandle {}
 
 /// Starts an access; returns its request.
 pub(crate) fn start(
-    opened: &Arc<Opened>,
-    way: Way,
-    place: Place,
+    opened: &Arc<OpenHandle>,
+    way: RequestDirection,
+    place: AccessOrigin,
     together: Together,
     buffer: Buffer,
 ) -> Result<Request> {
     let completion = completion();
-    // Conversion calls MPI or the program: that is done on the program's own thread.
-    if completion == Completion::Started || access::representation(opened).is_some() {
+    // Conversion calls MPI or the program, so it runs on the program's own thread.
+    if completion == RequestCompletion::Started || access::representation(opened).is_some() {
         let ended = match way {
-            Way::Read => access::read(opened, place, together, buffer),
-            Way::Write => access::write(opened, place, together, buffer),
+            RequestDirection::Read => access::read(opened, place, together, buffer),
+            RequestDirection::Write => access::write(opened, place, together, buffer),
         };
         return complete(ended?);
     }
     let (job, outcome) = prepare(opened, way, place, together, buffer)?;
-    let state = Arc::new(State { outcome: Arc::clone(&outcome), request: Mutex::new(None) });
+    let state = Arc::new(RequestState { outcome: Arc::clone(&outcome), request: Mutex::new(None) });
     let raw = Arc::into_raw(Arc::clone(&state)).cast_mut().cast::<c_void>();
     let mut request = crate::abi::request_none();
     match completion {
-        Completion::Polled => {
+        RequestCompletion::Polled => {
             let functions: (api::QueryFn, api::FreeFn, api::CancelFn, api::QueryFn, api::WaitFn) =
                 (query, free, cancel, poll, wait);
             api::grequest_start_polled(functions, raw, &raw mut request).unwrap_or(Ok(()))?;
         }
-        Completion::Told | Completion::Started => {
+        RequestCompletion::Told | RequestCompletion::Started => {
             api::grequest_start(query, free, cancel, raw, &raw mut request)?
         }
     }
-    *state.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(Handle(request));
-    let run: Job = match completion {
-        Completion::Polled => job,
-        Completion::Told | Completion::Started => Box::new(move || {
+    *state.request.lock().unwrap_or_else(PoisonError::into_inner) = Some(RequestHandle(request));
+    let run: RequestJob = match completion {
+        RequestCompletion::Polled => job,
+        RequestCompletion::Told | RequestCompletion::Started => Box::new(move || {
             job();
             state.complete();
         }),
     };
-    let queue = if together == Together::Yes { opened.file.line() } else { Pool::independent() };
-    queue.run(run)?;
+    match together {
+        Together::Yes => opened.file.queue().start(run)?,
+        Together::No => WorkerPool::independent().run(run)?,
+    }
     Ok(request)
 }
 
-/// The access as a job for a thread, its pointer moved already.
+/// The access as a job for a thread, with its pointer already advanced.
 pub(crate) fn prepare(
-    opened: &Arc<Opened>,
-    way: Way,
-    place: Place,
+    opened: &Arc<OpenHandle>,
+    way: RequestDirection,
+    place: AccessOrigin,
     together: Together,
     buffer: Buffer,
-) -> Result<(Job, Arc<Outcome>)> {
-    let mut memory = opened.file.or_nothing(together, way == Way::Read, buffer.memory())?;
-    let at = opened.file.start_at(way == Way::Read, place, together, memory.bytes())?;
-    let (outcome, opened) = (Outcome::new(), Arc::clone(opened));
+) -> Result<(RequestJob, Arc<AccessOutcome>)> {
+    let mut memory = opened.file.or_nothing(together, way == RequestDirection::Read, buffer.memory())?;
+    let at = opened.file.start_at(way == RequestDirection::Read, place, together, memory.bytes())?;
+    let (outcome, opened) = (AccessOutcome::new(), Arc::clone(opened));
     let told = Arc::clone(&outcome);
     let job = move || {
-        told.tell(errors::protected(|| match way {
-            Way::Read => opened.file.read_at(at, together, &mut memory),
-            Way::Write => opened.file.write_at(at, together, &memory),
+        told.finish(errors::protected(|| match way {
+            RequestDirection::Read => opened.file.read_at(at, together, &mut memory),
+            RequestDirection::Write => opened.file.write_at(at, together, &memory),
         }));
     };
     Ok((Box::new(job), outcome))
@@ -126,9 +128,9 @@ pub(crate) fn prepare(
 
 /// A request that is complete from the start.
 pub(crate) fn complete(bytes: u64) -> Result<Request> {
-    let outcome = Outcome::new();
-    outcome.tell(Ok(bytes));
-    let state = Arc::new(State { outcome, request: Mutex::new(None) });
+    let outcome = AccessOutcome::new();
+    outcome.finish(Ok(bytes));
+    let state = Arc::new(RequestState { outcome, request: Mutex::new(None) });
     let mut request = crate::abi::request_none();
     let raw = Arc::into_raw(state).cast_mut().cast::<c_void>();
     api::grequest_start(query, free, cancel, raw, &raw mut request)?;
@@ -136,12 +138,12 @@ pub(crate) fn complete(bytes: u64) -> Result<Request> {
     Ok(request)
 }
 
-impl State {
-    /// Tells MPI, once.
+impl RequestState {
+    /// Completes the request at MPI, once.
     fn complete(&self) {
         let request = self.request.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Handle(request)) = request {
-            // A library that cannot complete it lets the program wait; there is nobody else to tell.
+        if let Some(RequestHandle(request)) = request {
+            // If the library cannot complete it, the program waits; the error cannot be reported to a caller.
             let _ = api::grequest_complete(request);
         }
     }
@@ -150,14 +152,14 @@ impl State {
 /// The state of a request.
 ///
 /// # Safety
-/// `state` is what `start` or `complete` gave to the MPI library, and `free` has not been called.
-unsafe fn state_of<'a>(state: *mut c_void) -> &'a State {
-    // SAFETY: promised by the caller; the library holds one count of it.
-    unsafe { &*state.cast::<State>() }
+/// `state` was passed to the MPI library by `start` or `complete`, and `free` has not been called.
+unsafe fn state_of<'a>(state: *mut c_void) -> &'a RequestState {
+    // SAFETY: promised by the caller; the library holds one reference.
+    unsafe { &*state.cast::<RequestState>() }
 }
 
 unsafe extern "C" fn query(state: *mut c_void, status: *mut Status) -> c_int {
-    // SAFETY: the library calls it with what it was given, before `free`.
+    // SAFETY: the library passes the registered state, before `free`.
     let state = unsafe { state_of(state) };
     match state.outcome.now().unwrap_or(Ok(0)).and_then(|bytes| access::tell(status, bytes)) {
         Ok(()) => 0,
@@ -168,13 +170,13 @@ unsafe extern "C" fn query(state: *mut c_void, status: *mut Status) -> c_int {
     }
 }
 
-fn code(problem: &Problem) -> c_int {
+fn code(problem: &MpiError) -> c_int {
     errors::code_of(problem)
 }
 
 unsafe extern "C" fn free(state: *mut c_void) -> c_int {
-    // SAFETY: the library's own count of it, given back once.
-    drop(unsafe { Arc::from_raw(state.cast::<State>().cast_const()) });
+    // SAFETY: the library's own reference, released once.
+    drop(unsafe { Arc::from_raw(state.cast::<RequestState>().cast_const()) });
     0
 }
 
@@ -184,9 +186,9 @@ unsafe extern "C" fn cancel(_state: *mut c_void, _complete: c_int) -> c_int {
 }
 
 unsafe extern "C" fn poll(state: *mut c_void, _status: *mut Status) -> c_int {
-    // SAFETY: the library calls it with what it was given, before `free`.
+    // SAFETY: the library passes the registered state, before `free`.
     let state = unsafe { state_of(state) };
-    if state.outcome.asked().is_some() {
+    if state.outcome.now().is_some() {
         state.complete();
     }
     0
@@ -203,7 +205,7 @@ unsafe extern "C" fn wait(
         let place = unsafe { states.add(at) };
         // SAFETY: the same.
         let state = unsafe { place.read() };
-        // SAFETY: each is what it was given, before `free`.
+        // SAFETY: each is a registered state, before `free`.
         let state = unsafe { state_of(state) };
         let _ = state.outcome.wait();
         state.complete();

@@ -1,16 +1,16 @@
-//! Views as the program gave them: displacement, handles of the two types, representation.
+//! Views as passed by the program: displacement, handles of the two types, representation.
 
 use std::ffi::c_char;
 use std::sync::PoisonError;
 
 use pario::Datatype as Type;
-use pario_mpi::{Class, Problem, Result};
+use pario_mpi::{Class, MpiError, Result};
 
 use super::api;
 use super::convert::{put, text};
 use super::datareps::Rep;
 use super::datatypes::{self, Native};
-use super::table::Opened;
+use super::table::OpenHandle;
 use crate::abi::{self, Datatype};
 
 /// The view in force.
@@ -18,11 +18,11 @@ use crate::abi::{self, Datatype};
 pub(crate) struct ViewState {
     displacement: i64,
     pub(crate) rep: Rep,
-    /// `None`: bytes, as it is after open.
+    /// `None`: bytes, as after open.
     types: Option<Types>,
 }
 
-/// Own duplicates: the program may free what it gave.
+/// Own duplicates: the program may free its handles.
 #[derive(Debug)]
 struct Types {
     etype: Datatype,
@@ -37,14 +37,14 @@ impl Drop for Types {
     fn drop(&mut self) {
         for mut datatype in [self.etype, self.filetype] {
             if datatypes::is_predefined(datatype) == Ok(false) {
-                // Nobody to tell; the MPI library is ending.
+                // The error is ignored: the MPI library is ending.
                 let _ = api::type_free(&raw mut datatype);
             }
         }
     }
 }
 
-/// A handle of the same type that the program's freeing does not touch.
+/// A duplicate that stays valid when the program frees its handle.
 fn keep(datatype: Datatype) -> Result<Datatype> {
     if datatypes::is_predefined(datatype)? {
         return Ok(datatype);
@@ -56,7 +56,7 @@ fn keep(datatype: Datatype) -> Result<Datatype> {
 
 /// `MPI_File_set_view`; collective.
 pub(crate) fn set(
-    opened: &Opened,
+    opened: &OpenHandle,
     displacement: i64,
     (etype, filetype): (Datatype, Datatype),
     datarep: *const c_char,
@@ -67,7 +67,7 @@ pub(crate) fn set(
         place.clone()?;
         decode(&rep, etype, filetype)
     });
-    // A rank without a representation has no view, and says so.
+    // A rank without a valid representation has no view, and reports the error.
     let word = rep.as_ref().map_or("", |rep| rep.name());
     let displacement = place.clone().unwrap_or(0);
     opened.file.set_view(displacement, &made, word)?;
@@ -77,22 +77,22 @@ pub(crate) fn set(
     Ok(())
 }
 
-/// Where a view begins.
-fn at(opened: &Opened, displacement: i64) -> Result<i64> {
+/// Displacement of a view in bytes.
+fn at(opened: &OpenHandle, displacement: i64) -> Result<i64> {
     if displacement == abi::DISPLACEMENT_CURRENT {
         if !opened.file.amode().sequential {
             let text = "MPI_DISPLACEMENT_CURRENT is for files that are open for sequential access";
-            return Err(Problem::new(Class::Arg, text));
+            return Err(MpiError::new(Class::Arg, text));
         }
         return opened.file.shared_byte_offset();
     }
     if opened.file.amode().sequential {
         let text = "a view of a file that is open for sequential access begins at MPI_DISPLACEMENT_CURRENT";
-        return Err(Problem::new(Class::Arg, text));
+        return Err(MpiError::new(Class::Arg, text));
     }
     match displacement {
         0.. => Ok(displacement),
-        _ => Err(Problem::new(Class::Arg, format!("a view that begins at byte {displacement}"))),
+        _ => Err(MpiError::new(Class::Arg, format!("a view that begins at byte {displacement}"))),
     }
 }
 
@@ -106,7 +106,7 @@ fn decode(rep: &Rep, etype: Datatype, filetype: Datatype) -> Result<(Type, Type)
 
 /// `MPI_File_get_view`.
 pub(crate) fn get(
-    opened: &Opened,
+    opened: &OpenHandle,
     displacement: *mut i64,
     (etype, filetype): (*mut Datatype, *mut Datatype),
     datarep: *mut c_char,
@@ -129,8 +129,8 @@ pub(crate) fn get(
     Ok(())
 }
 
-/// `MPI_File_get_type_extent`: how far elements are apart in the file's representation.
-pub(crate) fn type_extent(opened: &Opened, datatype: Datatype) -> Result<i64> {
+/// `MPI_File_get_type_extent`: distance of elements in the file's representation.
+pub(crate) fn type_extent(opened: &OpenHandle, datatype: Datatype) -> Result<i64> {
     let view = opened.view.lock().unwrap_or_else(PoisonError::into_inner);
     let decoded = match view.rep.is_memory() {
         true => datatypes::decode(datatype, &Native)?,

@@ -1,6 +1,6 @@
-//! Access modes, without an ABI's bits.
+//! Access modes of MPI, independent of an ABI's bits.
 
-use crate::problem::{Class, Problem, Result};
+use crate::problem::{Class, MpiError, Result};
 
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,26 +24,30 @@ pub struct Amode {
     pub sequential: bool,
     /// `MPI_MODE_APPEND`
     pub append: bool,
-    /// Bits that the ABI does not know.
+    /// Bits that are not defined by the ABI.
     pub unknown: i32,
 }
 
 impl Amode {
-    /// Checks what the standard demands of a mode.
+    /// Checks a mode against the rules of the standard.
     pub fn check(&self) -> Result<()> {
-        let wrong = |why: &str| Err(Problem::new(Class::Amode, format!("the access mode {why}")));
+        let wrong = |why: &str| Err(MpiError::new(Class::Amode, format!("the access mode {why}")));
         let ways = [self.read_only, self.write_only, self.read_write];
         if self.unknown != 0 {
-            return wrong(&format!("has bits that MPI does not know: {:#x}", self.unknown));
+            return wrong(&format!("has undefined bits: {:#x}", self.unknown));
         }
         if ways.iter().filter(|way| **way).count() != 1 {
             return wrong("must have exactly one of MPI_MODE_RDONLY, MPI_MODE_WRONLY and MPI_MODE_RDWR");
         }
         if self.read_only && (self.create || self.exclusive) {
-            return wrong("has MPI_MODE_RDONLY with MPI_MODE_CREATE or MPI_MODE_EXCL, which creates nothing");
+            return wrong(
+                "combines MPI_MODE_RDONLY with MPI_MODE_CREATE or MPI_MODE_EXCL, which the standard forbids",
+            );
         }
         if self.read_write && self.sequential {
-            return wrong("has MPI_MODE_SEQUENTIAL with MPI_MODE_RDWR: a sequential file goes one way");
+            return wrong(
+                "combines MPI_MODE_SEQUENTIAL with MPI_MODE_RDWR: a sequential file is read or written, not both",
+            );
         }
         Ok(())
     }

@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 
 use pario::{Error, Partition};
 
-use crate::problem::{Class, Problem, Result};
+use crate::problem::{Class, MpiError, Result};
 
-/// Partitions of one process. A program uses one or two.
+/// Limit of partitions of one process. A program uses one or two.
 const MOUNTS_MAX: usize = 64;
 
 static MOUNTS: Mutex<Option<(u32, HashMap<String, Partition>)>> = Mutex::new(None);
@@ -20,7 +20,7 @@ pub fn partition_of(name: &str) -> Result<Partition> {
     let mut mounts = MOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     let process = std::process::id();
     if mounts.as_ref().is_none_or(|(owner, _)| *owner != process) {
-        // What the parent mounted is the parent's: dropping it here would speak on its sockets.
+        // The parent's partitions are kept undropped: dropping them here would send on the parent's sockets.
         if let Some(parents) = mounts.take() {
             std::mem::forget(parents);
         }
@@ -31,7 +31,7 @@ pub fn partition_of(name: &str) -> Result<Partition> {
         return Ok(partition.clone());
     }
     if known.len() == MOUNTS_MAX {
-        return Err(Problem::new(Class::Other, format!("more than {MOUNTS_MAX} partitions in one process")));
+        return Err(MpiError::new(Class::Other, format!("more than {MOUNTS_MAX} partitions in one process")));
     }
     let mounted = match name.ends_with(".toml") {
         true => Partition::mount_or_start(Path::new(name)),
@@ -54,10 +54,10 @@ pub fn remove(partition: &str, path: &Path) -> Result<()> {
     Ok(partition_of(partition)?.remove_file(path)?)
 }
 
-/// A partition that is not there is a file that is not there, and no argument that cannot be.
-fn missing(error: Error) -> Problem {
+/// A missing partition is reported as a missing file, not as an invalid argument.
+fn missing(error: Error) -> MpiError {
     if let Error::Setup(text) = &error {
-        return Problem::new(Class::NoSuchFile, text.clone());
+        return MpiError::new(Class::NoSuchFile, text.clone());
     }
     error.into()
 }

@@ -1,11 +1,11 @@
-//! Errors as MPI knows them: a class and a sentence.
+//! Errors in MPI's terms: a class and a text.
 
 use pario::core::{Code, Fault};
 use pario::view::{ErrorClass, TypeError};
 
 macro_rules! classes {
     ($($name:ident $word:literal,)*) => {
-        /// An error class of MPI; which number it has is the ABI's affair.
+        /// An error class of MPI; its number depends on the ABI.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Class {
             $(#[doc = $word] $name,)*
@@ -15,7 +15,7 @@ macro_rules! classes {
             /// Every class that Pario returns.
             pub const ALL: &'static [Class] = &[$(Class::$name,)*];
 
-            /// As the standard calls it.
+            /// Name in the standard.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -57,25 +57,25 @@ classes! {
     ValueTooLarge "MPI_ERR_VALUE_TOO_LARGE",
 }
 
-/// What went wrong.
+/// An error.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Problem {
+pub struct MpiError {
     /// For programs.
     pub class: Class,
-    /// For people: names the cause.
+    /// For users: names the cause.
     pub text: String,
 }
 
-/// What every call returns.
-pub type Result<T> = std::result::Result<T, Problem>;
+/// Result of every call.
+pub type Result<T> = std::result::Result<T, MpiError>;
 
-impl Problem {
-    /// A problem with its sentence.
-    pub fn new(class: Class, text: impl Into<String>) -> Problem {
-        Problem { class, text: text.into() }
+impl MpiError {
+    /// An error with its text.
+    pub fn new(class: Class, text: impl Into<String>) -> MpiError {
+        MpiError { class, text: text.into() }
     }
 
-    /// The same as a fault, so that a group can agree on it; [`Problem::from`] leads back to the class.
+    /// The same as a fault, so that a group can agree on it; [`MpiError::from`] restores the class.
     #[must_use]
     pub fn to_error(&self) -> pario::Error {
         let exact = Code::ALL.iter().copied().find(|code| code.mpi_class() == self.class.word());
@@ -86,20 +86,20 @@ impl Problem {
     }
 }
 
-impl From<pario::Error> for Problem {
-    fn from(error: pario::Error) -> Problem {
+impl From<pario::Error> for MpiError {
+    fn from(error: pario::Error) -> MpiError {
         let text = error.to_string();
         let word = error.code().mpi_class();
-        // What has no code of its own says its class in words.
+        // A class without a fault code is encoded in the text.
         let said = Class::ALL.iter().copied().find(|class| text.contains(&format!("{}: ", class.word())));
         let class = Class::ALL.iter().copied().find(|class| class.word() == word).unwrap_or(Class::Other);
         let class = if error.code() == Code::Invalid { said.unwrap_or(class) } else { class };
-        Problem::new(class, text.replacen(&format!("{}: ", class.word()), "", 1))
+        MpiError::new(class, text.replacen(&format!("{}: ", class.word()), "", 1))
     }
 }
 
-impl From<TypeError> for Problem {
-    fn from(error: TypeError) -> Problem {
+impl From<TypeError> for MpiError {
+    fn from(error: TypeError) -> MpiError {
         let class = match error.class() {
             ErrorClass::Type => Class::Type,
             ErrorClass::ValueTooLarge => Class::ValueTooLarge,
@@ -108,7 +108,7 @@ impl From<TypeError> for Problem {
             ErrorClass::Dims => Class::Dims,
             ErrorClass::Rank => Class::Rank,
         };
-        Problem::new(class, error.to_string())
+        MpiError::new(class, error.to_string())
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn every_code_has_a_class_that_is_known() {
         for code in Code::ALL {
-            let problem = Problem::from(pario::Error::from(Fault::new(*code, "it")));
+            let problem = MpiError::from(pario::Error::from(Fault::new(*code, "it")));
             assert_eq!(problem.class.word(), code.mpi_class());
         }
     }
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn problems_survive_a_group() {
         for class in Class::ALL.iter().copied() {
-            let problem = Problem::new(class, "a thing that cannot be");
-            let back = Problem::from(problem.to_error());
+            let problem = MpiError::new(class, "a thing that cannot be");
+            let back = MpiError::from(problem.to_error());
             assert_eq!(back.text, problem.text);
             assert_eq!(back.class, class);
         }

@@ -1,15 +1,15 @@
-//! Shared pointers, ordered accesses and atomic mode: the calls of [`GroupFile`] that they stand on, in one place.
+//! Shared pointers, ordered accesses and atomic mode: the calls of [`GroupFile`] that they use.
 
 use pario::{GroupFile, Seek};
 
 use crate::problem::Result;
 
-/// Takes `etypes` from the shared pointer; returns where it was.
+/// Reserves `etypes` at the shared pointer; returns its old value.
 pub(crate) fn reserve_shared(file: &GroupFile, etypes: u64) -> Result<u64> {
     Ok(file.reserve_shared(etypes)?)
 }
 
-/// Takes each rank's part from the shared pointer, in the order of ranks; collective.
+/// Reserves each rank's range at the shared pointer, in rank order; collective.
 pub(crate) fn reserve_ordered(file: &GroupFile, etypes: u64) -> Result<u64> {
     Ok(file.reserve_ordered(etypes)?)
 }
@@ -20,12 +20,12 @@ pub(crate) fn seek_shared(file: &GroupFile, to: Seek) -> Result<()> {
     Ok(())
 }
 
-/// Where the shared pointer is, in elementary types.
+/// The shared pointer, in elementary types.
 pub(crate) fn position_shared(file: &GroupFile) -> Result<u64> {
     Ok(file.position_shared()?)
 }
 
-/// A file that was opened to append begins at its end with both pointers; collective.
+/// Sets both pointers of a file opened for append to its end; collective.
 pub(crate) fn append(file: &GroupFile) -> Result<()> {
     file.seek(Seek::End(0))?;
     file.seek_shared(Seek::End(0))?;

@@ -1,7 +1,7 @@
-//! Buffers for file data that are used again: clearing a fresh mebibyte, and the kernel's giving it, cost as much as copying it.
+//! Reused buffers for file data: zeroing a fresh mebibyte, and its page faults, cost as much as copying it.
 //!
-//! Never: keeps more than [`KEPT_MAX`] of them, or small ones. Always: whoever takes one fills it before anybody else sees it:
-//! it may hold bytes of an earlier use.
+//! Never: keeps more than [`KEPT_MAX`] buffers, or small ones. Always: a borrower fills a buffer before passing it on: it may hold bytes
+//! of an earlier use.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// A buffer of exactly so many bytes, of any contents.
+/// A buffer of exactly `bytes` bytes, with arbitrary contents.
 #[must_use]
 pub fn take(bytes: usize) -> Vec<u8> {
     let spare = (KEPT_BYTES_MIN <= bytes).then(|| spare().pop()).flatten();
@@ -27,7 +27,7 @@ pub fn take(bytes: usize) -> Vec<u8> {
     }
 }
 
-/// A buffer that nobody needs any more.
+/// Returns a buffer for reuse.
 pub fn give_back(buffer: Vec<u8>) {
     if !(KEPT_BYTES_MIN..=KEPT_BYTES_MAX).contains(&buffer.len()) {
         return;

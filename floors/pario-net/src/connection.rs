@@ -1,56 +1,70 @@
-//! The client's end of a connection: many threads ask, each waits for its own answer.
+//! The client's end of a connection: many threads send requests, each waits for its own answer.
 //!
-//! Whoever waits also reads: one waiting thread at a time takes frames from the stream and hands the others theirs, so an
-//! answer reaches its caller without passing through another thread, and file data lands where it belongs.
+//! A waiting thread also reads: one at a time reads frames from the stream and hands the other threads their answers, so an
+//! answer reaches its caller without another thread, and file data is read into the caller's memory.
 //!
-//! Never: waits for a silent server longer than `SILENCE_MS_MAX`. Always: after a failure every waiting and later call fails with
-//! the same fault, which names the server.
+//! Never: gives up a server with a living process (`peer.rs` decides) unless the connection has [`Deadlines`]; waits longer
+//! than `SILENCE_MS_MAX` for a silent server without a living process. Always: after a failure every waiting and later call
+//! fails with the same fault, which names the server.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use pario_core::codec::Encode;
-use pario_core::limits::{FRAME_BODY_BYTES_MAX, IN_FLIGHT_MAX, PING_MS, SILENCE_MS_MAX};
+use pario_core::limits::{FRAME_BODY_BYTES_MAX, IN_FLIGHT_MAX, PING_MS};
+use pario_core::text::shown_start;
 use pario_core::{Clock, Code, Fault, Nanos, ServerIndex};
 use pario_sys::clock::MonotonicClock;
+use pario_sys::mutex::lock;
 
-use crate::frame::{self, DataCheck, FrameError, FrameKind, HEAD_BYTES, Head};
-use crate::greeting::{self, Challenge, Hello, Secret, Welcome};
+use crate::deadlines::Deadlines;
+use crate::frame::{self, DataCheck, FrameError, FrameHead, FrameKind, HEAD_BYTES};
+use crate::greeting::{self, Challenge, Hello, Relayed, Secret, Welcome};
 use crate::message::{Notice, Reply, Request};
+use crate::peer::{Peer, Verdict};
+use crate::protect::{End, Keys};
 use crate::stream::{Address, Stream};
 
-/// Small answers are received in one piece; file data beyond this goes straight to its place.
+/// Request number without a caller: the answer only shows that the server is alive.
+const PING_NUMBER: u64 = 0;
+
+/// A call that waits for longer logs its reason, once.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// Small answers are received in one read; file data beyond this is read into its target.
 const INBOX_BYTES: usize = 4096;
 
-/// An answer with what came along.
+/// An answer with its data and descriptors.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ReceivedReply {
     /// The reply.
     pub reply: Reply,
-    /// File data, unless it went into the caller's own memory.
+    /// File data, unless it was read into the caller's memory.
     pub data: Vec<u8>,
-    /// Bytes of file data, wherever they went.
+    /// Bytes of file data, in either case.
     pub data_bytes: usize,
     /// Descriptors.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// A request under way. Must be waited for.
+/// A request in flight. Must be waited for.
 #[derive(Debug)]
-#[must_use = "an answer that nobody waits for is kept for ever"]
+#[must_use = "an answer that is not waited for is kept for ever"]
 pub struct Ticket(u64);
 
-/// A connection to a server, greeted and ready.
+/// A connection to a server, after the handshake.
 #[derive(Debug)]
 pub struct Connection {
     server: ServerIndex,
     place: String,
     stream: Stream,
+    peer: Peer,
+    deadlines: Deadlines,
     check: DataCheck,
     welcome: Welcome,
     clock: MonotonicClock,
@@ -58,16 +72,20 @@ pub struct Connection {
     sending: Mutex<()>,
     reading: Mutex<Inbox>,
     resting: AtomicUsize,
-    heard: AtomicU64,
+    last_received: AtomicU64,
     pinged: AtomicU64,
+    /// The server is alive and has not answered for longer than `SILENCE_MS_MAX`.
+    is_tolerated: AtomicBool,
     waiting: AtomicUsize,
-    /// Since when somebody has been waiting all the time: silence counts from then.
+    /// Start of the current period with at least one waiting thread: silence is measured from here.
     waiting_since: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
+    /// Set with `ConnectionState::broken`, to be read without the lock.
+    is_broken: AtomicBool,
     changed: Condvar,
 }
 
-/// Bytes that came with earlier ones, and descriptors that wait for the answer they belong to.
+/// Bytes received with earlier ones, and descriptors that wait for their answer.
 #[derive(Debug)]
 struct Inbox {
     bytes: Box<[u8]>,
@@ -85,12 +103,12 @@ impl Inbox {
         self.start == self.end
     }
 
-    /// Several answers may come at once, so descriptors go to the kind of answer that brings them.
+    /// Several answers may arrive in one read: descriptors belong to the next answer of a kind that carries them.
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer brings none")]
     fn descriptors_for(&mut self, reply: &Reply) -> Vec<OwnedFd> {
         let count = match reply {
             Reply::Lent {} | Reply::Pointer {} => 1,
-            Reply::OutboxTaken {} => 2,
+            Reply::OutboxAttached {} | Reply::LentSummed {} => 2,
             _ => 0,
         };
         self.descriptors.drain(..count.min(self.descriptors.len())).collect()
@@ -98,49 +116,49 @@ impl Inbox {
 }
 
 /// A thread that waits for an answer.
-struct Waiting<'a>(&'a Connection);
+struct WaiterGuard<'a>(&'a Connection);
 
-impl<'a> Waiting<'a> {
-    fn begin(connection: &'a Connection) -> Waiting<'a> {
+impl<'a> WaiterGuard<'a> {
+    fn begin(connection: &'a Connection) -> WaiterGuard<'a> {
         if connection.waiting.fetch_add(1, Ordering::SeqCst) == 0 {
             connection.waiting_since.store(connection.clock.now().0, Ordering::Relaxed);
         }
-        Waiting(connection)
+        WaiterGuard(connection)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ConnectionState {
     /// Requests without an answer yet, and answers not yet fetched.
-    answers: HashMap<u64, Option<Answer>>,
+    answers: HashMap<u64, Option<ReceivedReply>>,
     /// Requests without an answer yet.
     unanswered: usize,
     waiting_on: HashMap<u64, String>,
     broken: Option<Fault>,
-    /// It was given up because it said nothing.
+    /// It was given up because of silence.
     silent: bool,
 }
 
-/// What a thread reads for.
+/// Condition a thread reads for.
 #[derive(Clone, Copy, Debug)]
-enum Goal {
+enum ReadGoal {
     /// The answer to a request.
     Answer(u64),
-    /// A place among the requests under way.
-    Place,
+    /// A free slot among the requests in flight.
+    FreeSlot,
 }
 
-impl State {
-    fn lacks(&self, goal: Goal) -> bool {
+impl ConnectionState {
+    fn lacks(&self, goal: ReadGoal) -> bool {
         match goal {
-            Goal::Answer(number) => matches!(self.answers.get(&number), Some(None)),
-            Goal::Place => IN_FLIGHT_MAX <= self.unanswered,
+            ReadGoal::Answer(number) => matches!(self.answers.get(&number), Some(None)),
+            ReadGoal::FreeSlot => IN_FLIGHT_MAX <= self.unanswered,
         }
     }
 
@@ -149,15 +167,15 @@ impl State {
         self.answers.insert(number, None);
     }
 
-    fn answer(&mut self, number: u64, answer: Answer) {
-        // An answer to a ping, or to a request whose caller gave up, has no place.
+    fn answer(&mut self, number: u64, answer: ReceivedReply) {
+        // An answer to a ping, or to a request that its caller abandoned, has no slot.
         if let Some(slot) = self.answers.get_mut(&number) {
             self.unanswered -= usize::from(slot.is_none());
             *slot = Some(answer);
         }
     }
 
-    fn leave(&mut self, number: u64) -> Option<Answer> {
+    fn leave(&mut self, number: u64) -> Option<ReceivedReply> {
         self.waiting_on.remove(&number);
         let slot = self.answers.remove(&number)?;
         self.unanswered -= usize::from(slot.is_none());
@@ -166,15 +184,27 @@ impl State {
 }
 
 impl Connection {
-    /// Connects and greets.
+    /// Connects and runs the handshake.
     pub fn open(address: &Address, hello: &Hello, secret: &Secret) -> Result<Connection, Fault> {
         let stream = Stream::connect(address).map_err(|error| unreachable(hello.server, address, &error))?;
         Connection::greet(stream, address.to_string(), hello, secret)
     }
 
-    /// Greets over a stream that is connected already.
+    /// Runs the handshake over a connected stream.
     pub fn greet(stream: Stream, place: String, hello: &Hello, secret: &Secret) -> Result<Connection, Fault> {
-        let welcome = greet(&stream, hello, secret)
+        Connection::greet_within(stream, place, hello, secret, Deadlines::NONE)
+    }
+
+    /// The same with deadlines that also apply to a living server.
+    pub fn greet_within(
+        stream: Stream,
+        place: String,
+        hello: &Hello,
+        secret: &Secret,
+        deadlines: Deadlines,
+    ) -> Result<Connection, Fault> {
+        let peer = Peer::of(&stream, hello);
+        let (stream, welcome) = greet(stream, (&peer, &deadlines), hello, secret)
             .map_err(|fault| fault.at(format!("server {} ({place})", hello.server)))?;
         let check = stream.data_check();
         let clock = MonotonicClock;
@@ -183,6 +213,8 @@ impl Connection {
             server: hello.server,
             place,
             stream,
+            peer,
+            deadlines,
             check,
             welcome,
             clock,
@@ -190,16 +222,18 @@ impl Connection {
             sending: Mutex::new(()),
             reading: Mutex::new(Inbox::new()),
             resting: AtomicUsize::new(0),
-            heard,
+            last_received: heard,
             pinged: AtomicU64::new(0),
+            is_tolerated: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             waiting_since: AtomicU64::new(0),
             state: Mutex::default(),
+            is_broken: AtomicBool::new(false),
             changed: Condvar::new(),
         })
     }
 
-    /// What the server said of itself.
+    /// The server's welcome message.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
@@ -221,12 +255,12 @@ impl Connection {
         self.state().broken.clone()
     }
 
-    /// Whether the server has closed its end; looks without waiting.
+    /// Whether the server has closed its end; does not wait.
     pub fn is_dead(&self) -> bool {
-        self.broken().is_some()
+        self.is_broken.load(Ordering::Acquire)
     }
 
-    /// Looks whether the server has hung up, where nothing is under way; costs a system call.
+    /// Polls whether the server has closed the connection while no request is in flight; costs a system call.
     pub fn has_ended(&self) -> bool {
         if self.is_dead() {
             return true;
@@ -240,10 +274,15 @@ impl Connection {
         false
     }
 
-    /// The fault of a server that was given up because it said nothing: asking it again at once is no use.
+    /// The fault of a server that was given up because of silence: an immediate retry is useless.
     pub fn silence(&self) -> Option<Fault> {
         let state = self.state();
         state.broken.clone().filter(|_| state.silent)
+    }
+
+    /// Whether its server is a running process of this node, also if the connection is broken.
+    pub fn peer_runs(&self) -> bool {
+        self.peer.runs()
     }
 
     /// Ends the connection.
@@ -251,13 +290,13 @@ impl Connection {
         self.stream.shut();
     }
 
-    /// Asks and waits for the answer; a [`Reply::Failed`] becomes the fault.
-    pub fn call(&self, request: &Request) -> Result<Answer, Fault> {
+    /// Sends a request and waits for the answer; a [`Reply::Failed`] becomes the fault.
+    pub fn call(&self, request: &Request) -> Result<ReceivedReply, Fault> {
         let ticket = self.start(request, &[], &[])?;
         self.wait(ticket, None)
     }
 
-    /// Sends a request, with file data in parts and descriptors; returns without waiting for the answer.
+    /// Sends a request, with file data in parts and descriptors; does not wait for the answer.
     pub fn start(
         &self,
         request: &Request,
@@ -268,7 +307,7 @@ impl Connection {
         self.start_as(number, request, data, descriptors)
     }
 
-    /// Like [`Connection::start`] under a number of the caller's, for requests that may have to be repeated.
+    /// Like [`Connection::start`] with a request number of the caller, for requests that may be repeated.
     pub fn start_as(
         &self,
         number: u64,
@@ -284,8 +323,7 @@ impl Connection {
         Ok(Ticket(number))
     }
 
-    /// Takes a place among the requests under way. While there is none it reads answers: those who wait for a place may be
-    /// the only ones who could.
+    /// Reserves a slot among the requests in flight. While none is free it reads answers: the waiting threads may be the only readers.
     fn reserve(&self, number: u64) -> Result<(), Fault> {
         let mut waiting = None;
         loop {
@@ -294,21 +332,22 @@ impl Connection {
                 if let Some(fault) = &state.broken {
                     return Err(fault.clone());
                 }
-                if !state.lacks(Goal::Place) {
+                if !state.lacks(ReadGoal::FreeSlot) {
                     state.enter(number);
                     return Ok(());
                 }
             }
-            waiting.get_or_insert_with(|| Waiting::begin(self));
-            self.read_or_rest(Goal::Place, &mut None)?;
+            waiting.get_or_insert_with(|| WaiterGuard::begin(self));
+            self.read_or_sleep(ReadGoal::FreeSlot, &mut None)?;
         }
     }
 
-    /// Waits for an answer. File data goes into `target` if one is given and the answer fits.
-    pub fn wait(&self, ticket: Ticket, mut target: Option<&mut [u8]>) -> Result<Answer, Fault> {
-        let _waiting = Waiting::begin(self);
+    /// Waits for an answer. File data is read into `target` if given and large enough.
+    pub fn wait(&self, ticket: Ticket, mut target: Option<&mut [u8]>) -> Result<ReceivedReply, Fault> {
+        let _waiting = WaiterGuard::begin(self);
+        let (began, mut is_logged) = (self.clock.now(), false);
         loop {
-            if let Some(mut answer) = self.take(ticket.0)? {
+            if let Some(mut answer) = self.take_reply(ticket.0)? {
                 if let Reply::Failed { fault } = answer.reply {
                     return Err(fault.at(format!("server {}", self.server)));
                 }
@@ -321,21 +360,34 @@ impl Connection {
                 }
                 return Ok(answer);
             }
-            self.read_or_rest(Goal::Answer(ticket.0), &mut target)?;
+            let waited = self.clock.now().since(began);
+            if !is_logged && LONG_WAIT <= waited {
+                is_logged = self.log_wait(ticket.0);
+            }
+            if let Err(error) = self.deadlines.check_answer(waited) {
+                self.state().leave(ticket.0);
+                return Err(self.fail(&error.into()));
+            }
+            self.read_or_sleep(ReadGoal::Answer(ticket.0), &mut target)?;
         }
     }
 
-    /// Nobody wants the answer: it is dropped when it comes.
+    /// Abandons a request: its answer is dropped on arrival.
     pub fn forget(&self, ticket: Ticket) {
         self.state().leave(ticket.0);
     }
 
-    /// What a request waits for, if the server said so.
-    pub fn waits_on(&self) -> Vec<String> {
-        self.state().waiting_on.values().cloned().collect()
+    /// Logs the reason for which a request waits, if the server has reported one.
+    fn log_wait(&self, number: u64) -> bool {
+        let reason = self.state().waiting_on.get(&number).cloned();
+        if let Some(on) = &reason {
+            let (server, on) = (self.server, shown_start(on, 500));
+            tracing::warn!(%server, "a call to {} waits for more than a second: {on}", self.place);
+        }
+        reason.is_some()
     }
 
-    /// The next notice of a connection that carries notices; `None` when `limit` passed without one.
+    /// The next notice of a notice connection; `None` if `limit` passed without one.
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
     pub fn notice(&self, limit: Duration) -> Result<Option<Notice>, Fault> {
         let mut inbox = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
@@ -364,10 +416,11 @@ impl Connection {
         parts.push(IoSlice::new(&head));
         parts.extend(data.iter().map(|part| IoSlice::new(part)));
         let _turn = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        self.stream.send_all(&mut parts, descriptors).map_err(|error| self.fail(&error.into()))
+        let bear = |waited| self.may_wait(waited);
+        self.stream.send_all_while(&mut parts, descriptors, &bear).map_err(|error| self.fail(&error.into()))
     }
 
-    fn take(&self, number: u64) -> Result<Option<Answer>, Fault> {
+    fn take_reply(&self, number: u64) -> Result<Option<ReceivedReply>, Fault> {
         let mut state = self.state();
         match state.answers.get(&number) {
             Some(Some(_)) => Ok(state.leave(number)),
@@ -383,13 +436,13 @@ impl Connection {
         }
     }
 
-    /// Becomes the thread that reads, or rests until that thread has news.
-    fn read_or_rest(&self, goal: Goal, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+    /// Becomes the reading thread, or sleeps until that thread has news.
+    fn read_or_sleep(&self, goal: ReadGoal, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
         match self.reading.try_lock() {
             Ok(mut inbox) => {
                 let result = self.read_one(&mut inbox, goal, target);
                 drop(inbox);
-                // Another waiter may have to read now.
+                // Another waiting thread may have to read now.
                 if 0 < self.resting.load(Ordering::SeqCst) {
                     self.changed.notify_all();
                 }
@@ -409,7 +462,12 @@ impl Connection {
         }
     }
 
-    fn read_one(&self, inbox: &mut Inbox, goal: Goal, target: &mut Option<&mut [u8]>) -> Result<(), Fault> {
+    fn read_one(
+        &self,
+        inbox: &mut Inbox,
+        goal: ReadGoal,
+        target: &mut Option<&mut [u8]>,
+    ) -> Result<(), Fault> {
         // Between the caller's look and its turn to read, the answer may have come.
         if !self.state().lacks(goal) {
             return Ok(());
@@ -418,26 +476,26 @@ impl Connection {
         if inbox.is_empty()
             && !self.stream.wait_readable(patience).map_err(|error| self.fail(&error.into()))?
         {
-            return self.mind_silence();
+            return self.check_silence();
         }
         let own = match goal {
-            Goal::Answer(number) => Some((number, target)),
-            Goal::Place => None,
+            ReadGoal::Answer(number) => Some((number, target)),
+            ReadGoal::FreeSlot => None,
         };
         let (head, body, data) = self.read_frame(inbox, own).map_err(|error| self.fail(&error))?;
-        self.heard.store(self.clock.now().0, Ordering::Relaxed);
+        self.note_received();
         match head.kind {
             FrameKind::Reply => {
                 let reply = decode::<Reply>(&head, &body).map_err(|error| self.fail(&error))?;
                 let descriptors = inbox.descriptors_for(&reply);
-                let answer = Answer { reply, data, data_bytes: head.data_bytes as usize, descriptors };
+                let answer = ReceivedReply { reply, data, data_bytes: head.data_bytes as usize, descriptors };
                 self.state().answer(head.request, answer);
                 Ok(())
             }
             FrameKind::Notice => match decode::<Notice>(&head, &body).map_err(|error| self.fail(&error))? {
                 Notice::Waiting { request, on } => {
                     let mut state = self.state();
-                    if state.lacks(Goal::Answer(request)) {
+                    if state.lacks(ReadGoal::Answer(request)) {
                         state.waiting_on.insert(request, on);
                     }
                     Ok(())
@@ -451,19 +509,20 @@ impl Connection {
             | FrameKind::Challenge
             | FrameKind::Proof
             | FrameKind::Welcome
+            | FrameKind::Relayed
             | FrameKind::Request => Err(self.fail(&FrameError::Kind(head.kind as u16))),
         }
     }
 
-    /// Reads one frame; data that answers `own` goes straight into its target.
+    /// Reads one frame; data that answers `own` is read into its target.
     fn read_frame(
         &self,
         inbox: &mut Inbox,
         own: Option<(u64, &mut Option<&mut [u8]>)>,
-    ) -> Result<(Head, Vec<u8>, Vec<u8>), FrameError> {
+    ) -> Result<(FrameHead, Vec<u8>, Vec<u8>), FrameError> {
         let mut bytes = [0u8; HEAD_BYTES];
         self.fill(inbox, &mut bytes)?;
-        let head = Head::decode(&bytes, FRAME_BODY_BYTES_MAX)?;
+        let head = FrameHead::decode(&bytes, FRAME_BODY_BYTES_MAX)?;
         let mut body = vec![0; head.body_bytes as usize];
         self.fill(inbox, &mut body)?;
         head.check_body(&body)?;
@@ -482,7 +541,7 @@ impl Connection {
         Ok((head, body, data))
     }
 
-    /// Fills a buffer from what has come already, then from the stream; small rests come through the inbox.
+    /// Fills a buffer from received bytes, then from the stream; small remainders are read through the inbox.
     fn fill(&self, inbox: &mut Inbox, mut buffer: &mut [u8]) -> Result<(), FrameError> {
         while !buffer.is_empty() {
             if !inbox.is_empty() {
@@ -502,16 +561,15 @@ impl Connection {
     }
 
     fn receive(&self, buffer: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<usize, FrameError> {
+        let began = self.clock.now();
         loop {
             match self.stream.receive(buffer, descriptors) {
                 Ok(0) => return Err(FrameError::Ended),
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    // Inside a frame the rest is already on its way.
-                    if !self.stream.wait_readable(Duration::from_millis(SILENCE_MS_MAX))? {
-                        let silent =
-                            std::io::Error::new(std::io::ErrorKind::TimedOut, "silent inside a frame");
-                        return Err(silent.into());
+                    // Within a frame, the remainder is already in flight.
+                    if !self.stream.wait_readable(Duration::from_millis(PING_MS / 2))? {
+                        self.may_wait(self.clock.now().since(began))?;
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -520,25 +578,55 @@ impl Connection {
         }
     }
 
-    /// Asks a silent server for a sign of life, and gives up on one that gave none for too long.
-    fn mind_silence(&self) -> Result<(), Fault> {
+    /// Whether to wait further for a peer that stopped within a frame.
+    fn may_wait(&self, waited: Duration) -> std::io::Result<()> {
+        self.peer.tolerate_silence(waited).and_then(|()| self.deadlines.check_answer(waited))
+    }
+
+    /// Pings a silent server, and gives it up after its limit.
+    fn check_silence(&self) -> Result<(), Fault> {
         let now = self.clock.now();
-        let heard = self.heard.load(Ordering::Relaxed).max(self.waiting_since.load(Ordering::Relaxed));
+        let heard =
+            self.last_received.load(Ordering::Relaxed).max(self.waiting_since.load(Ordering::Relaxed));
         let silent = now.since(Nanos(heard));
-        if Duration::from_millis(SILENCE_MS_MAX) <= silent {
-            let error = std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                format!("no sign of life for {:.1} s", silent.as_secs_f64()),
-            );
-            return Err(self.fail(&error.into()));
+        match self.peer.judge(silent) {
+            Verdict::Wait => {}
+            Verdict::Answered => self.note_received(),
+            Verdict::Busy { pid } => self.tolerate(silent, pid),
+            Verdict::Lost(why) => {
+                let error = std::io::Error::new(std::io::ErrorKind::TimedOut, why);
+                return Err(self.fail(&error.into()));
+            }
         }
         let pinged = Nanos(self.pinged.load(Ordering::Relaxed));
         if Duration::from_millis(PING_MS) <= silent && Duration::from_millis(PING_MS) <= now.since(pinged) {
             self.pinged.store(now.0, Ordering::Relaxed);
-            // Number 0 belongs to no caller: its answer only shows that the server lives.
-            self.send(0, &Request::Ping {}, &[], &[])?;
+            self.send(PING_NUMBER, &Request::Ping {}, &[], &[])?;
         }
         Ok(())
+    }
+
+    /// The server gave a sign of life.
+    fn note_received(&self) {
+        self.last_received.store(self.clock.now().0, Ordering::Relaxed);
+        if self.is_tolerated.load(Ordering::Relaxed)
+            && self.is_tolerated.swap(false, Ordering::Relaxed)
+            && self.deadlines == Deadlines::NONE
+        {
+            tracing::warn!(server = %self.server, place = self.place, "the server answers again");
+        }
+    }
+
+    /// The server is alive and does not answer: callers keep waiting, and the wait is logged.
+    fn tolerate(&self, silent: Duration, pid: u32) {
+        let is_first = !self.is_tolerated.swap(true, Ordering::Relaxed);
+        // A call with a deadline ends by an answer or by an error with more detail.
+        if is_first && self.deadlines == Deadlines::NONE {
+            let (server, place, silent) = (self.server, &self.place, silent.as_secs_f64());
+            tracing::warn!(
+                "server {server} ({place}) has not answered for {silent:.1} s; its process {pid} lives, so the call waits"
+            );
+        }
     }
 
     /// Ends the connection for all its users, with one fault.
@@ -549,18 +637,19 @@ impl Connection {
                 matches!(error, FrameError::Io(error) if error.kind() == std::io::ErrorKind::TimedOut);
         }
         let fault = state.broken.get_or_insert_with(|| lost(self.server, &self.place, error)).clone();
+        self.is_broken.store(true, Ordering::Release);
         drop(state);
         self.stream.shut();
         self.changed.notify_all();
         fault
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
+        lock(&self.state)
     }
 }
 
-fn decode<T: Encode>(head: &Head, body: &[u8]) -> Result<T, FrameError> {
+fn decode<T: Encode>(head: &FrameHead, body: &[u8]) -> Result<T, FrameError> {
     pario_core::codec::from_bytes(body).map_err(|source| FrameError::Body { request: head.request, source })
 }
 
@@ -581,33 +670,91 @@ fn lost(server: ServerIndex, place: &str, error: &FrameError) -> Fault {
     Fault::new(code, format!("lost server {server} ({place}): {error}"))
 }
 
-/// The client's half of the handshake.
-fn greet(stream: &Stream, hello: &Hello, secret: &Secret) -> Result<Welcome, Fault> {
+/// Inputs for the time limit of a handshake.
+type HandshakeLimits<'a> = (&'a Peer, &'a Deadlines);
+
+/// The client's half of the handshake; run twice where a relay server passes the connection on: once with the relay, once end
+/// to end with the target server. After the first proof the relay gets its own time to connect.
+fn greet(
+    stream: Stream,
+    judge: HandshakeLimits<'_>,
+    hello: &Hello,
+    secret: &Secret,
+) -> Result<(Stream, Welcome), Fault> {
+    let mut hello = hello.clone();
+    let mut limit = Limit::new(judge);
+    if hello.relay {
+        prove((&stream, &limit), &hello, secret)?;
+        limit = Limit::new(judge);
+        let relayed: Relayed = expect((&stream, &limit), FrameKind::Relayed)?;
+        hello.relay = false;
+        hello.protect |= relayed.protect;
+        hello.nonce = greeting::nonce();
+    }
+    let challenge = prove((&stream, &limit), &hello, secret)?;
+    let stream = match hello.protect {
+        true => stream.protected(Keys::of_greeting(secret, &hello, &challenge, End::Client)),
+        false => stream,
+    };
+    let welcome = expect((&stream, &limit), FrameKind::Welcome)?;
+    Ok((stream, welcome))
+}
+
+/// Time limit of a handshake, independent of how its bytes arrive.
+struct Limit<'a> {
+    judge: HandshakeLimits<'a>,
+    began: Nanos,
+}
+
+impl Limit<'_> {
+    fn new(judge: HandshakeLimits<'_>) -> Limit<'_> {
+        Limit { judge, began: MonotonicClock.now() }
+    }
+
+    /// Waits for more bytes within the limits.
+    fn wait(&self, stream: &Stream) -> Result<(), Fault> {
+        let (peer, deadlines) = self.judge;
+        let waited = MonotonicClock.now().since(self.began);
+        let silent = |error: std::io::Error| Fault::new(Code::Unreachable, error.to_string());
+        peer.bear_greeting(waited).map_err(silent)?;
+        deadlines.check_greeting(waited).map_err(silent)?;
+        let look = Duration::from_millis(PING_MS / 2);
+        stream.wait_readable(look).map(drop).map_err(|error| Fault::from_io(&error, "greeting"))
+    }
+}
+
+/// Exchanges both proofs.
+fn prove((stream, limit): (&Stream, &Limit<'_>), hello: &Hello, secret: &Secret) -> Result<Challenge, Fault> {
     let send = |kind, message: Vec<u8>| -> Result<(), Fault> {
         let hung_up = |error| Fault::new(Code::Unreachable, format!("{kind}: {error}"));
         stream.send_all(&mut [IoSlice::new(&message)], &[]).map_err(hung_up)
     };
     send("greeting", frame::seal(FrameKind::Hello, 0, hello, &[], DataCheck::None))?;
-    let challenge: Challenge = expect(stream, FrameKind::Challenge)?;
+    let challenge: Challenge = expect((stream, limit), FrameKind::Challenge)?;
     let proof = greeting::answer(secret, hello, &challenge)?;
     send("proving", frame::seal(FrameKind::Proof, 0, &proof, &[], DataCheck::None))?;
-    expect(stream, FrameKind::Welcome)
+    Ok(challenge)
 }
 
+/// Characters shown of a peer's message during the handshake, when its sender is not authenticated.
+const PEER_TEXT_CHARS_MAX: usize = 500;
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-fn expect<T: Encode>(stream: &Stream, kind: FrameKind) -> Result<T, Fault> {
-    let limit = Duration::from_millis(pario_core::limits::CONNECT_MS_MAX);
+fn expect<T: Encode>((stream, limit): (&Stream, &Limit<'_>), kind: FrameKind) -> Result<T, Fault> {
     let mut assembler = frame::Assembler::default();
     let protocol = |error: FrameError| Fault::new(Code::Protocol, format!("greeting: {error}"));
     loop {
         let target = assembler.target();
         let count = match stream.receive(target, &mut Vec::new()) {
-            Ok(0) => return Err(Fault::new(Code::Unreachable, "the server hung up during the greeting")),
+            Ok(0) => {
+                return Err(Fault::new(
+                    Code::Unreachable,
+                    "the server closed the connection during the handshake",
+                ));
+            }
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                if !stream.wait_readable(limit).map_err(|error| Fault::from_io(&error, "greeting"))? {
-                    return Err(Fault::new(Code::Unreachable, "the server does not answer the greeting"));
-                }
+                limit.wait(stream)?;
                 continue;
             }
             Err(error) => {
@@ -618,13 +765,17 @@ fn expect<T: Encode>(stream: &Stream, kind: FrameKind) -> Result<T, Fault> {
             continue;
         };
         if frame.head.kind == FrameKind::Reply {
-            return match frame.message::<Reply>().map_err(protocol)? {
-                Reply::Failed { fault } => Err(fault),
-                other => Err(Fault::new(Code::Protocol, format!("greeting answered by {other:?}"))),
+            let (code, said) = match frame.message::<Reply>().map_err(protocol)? {
+                Reply::Failed { fault } => (fault.code, fault.text),
+                other => (Code::Protocol, format!("unexpected answer to the handshake: {other:?}")),
             };
+            return Err(Fault::new(code, shown_start(&said, PEER_TEXT_CHARS_MAX)));
         }
         if frame.head.kind != kind {
-            return Err(Fault::new(Code::Protocol, format!("greeting answered by {:?}", frame.head.kind)));
+            return Err(Fault::new(
+                Code::Protocol,
+                format!("unexpected answer to the handshake: {:?}", frame.head.kind),
+            ));
         }
         return frame.message().map_err(protocol);
     }

@@ -1,7 +1,7 @@
-//! Frames: a 32-byte head, a body, and file data apart from it. Drawn in `docs/formats/wire.md`.
+//! Frames: a 32-byte head, a body, and separate file data. Layout: `docs/formats/wire.md`.
 //!
-//! Never: believes a length before checking it against its limit. Always: head and body are covered by one CRC32C; data by
-//! another where the transport can damage bytes (TCP).
+//! Never: uses a length before checking it against its limit. Always: head and body are covered by one CRC32C; data by another where the
+//! transport can damage bytes (TCP without protection).
 
 use std::io;
 
@@ -13,21 +13,21 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PAR1");
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 32;
 /// Protocol version; both sides must speak the same one before 1.0.
-pub const PROTOCOL: u32 = 7;
-/// Body limit until the peer has proved that it knows the secret.
+pub const PROTOCOL: u32 = 8;
+/// Body limit until the peer has proved knowledge of the secret.
 pub const GREETING_BODY_BYTES_MAX: usize = 4096;
 
-/// What a frame carries.
+/// Kind of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum FrameKind {
-    /// Client to server: who I am.
+    /// Client to server: identity.
     Hello = 1,
-    /// Server to client: prove it; here is my proof.
+    /// Server to client: challenge, with the server's proof.
     Challenge = 2,
-    /// Client to server: my proof.
+    /// Client to server: the client's proof.
     Proof = 3,
-    /// Server to client: come in.
+    /// Server to client: accepted.
     Welcome = 4,
     /// A [`crate::message::Request`].
     Request = 5,
@@ -35,12 +35,14 @@ pub enum FrameKind {
     Reply = 6,
     /// A [`crate::message::Notice`].
     Notice = 7,
+    /// Server to client: not the target server; further bytes are relayed to it.
+    Relayed = 8,
 }
 
 impl FrameKind {
     fn from_number(number: u16) -> Option<FrameKind> {
-        use FrameKind::{Challenge, Hello, Notice, Proof, Reply, Request, Welcome};
-        [Hello, Challenge, Proof, Welcome, Request, Reply, Notice]
+        use FrameKind::{Challenge, Hello, Notice, Proof, Relayed, Reply, Request, Welcome};
+        [Hello, Challenge, Proof, Welcome, Request, Reply, Notice, Relayed]
             .into_iter()
             .find(|kind| *kind as u16 == number)
     }
@@ -50,16 +52,16 @@ const FLAG_DATA_CRC: u16 = 1;
 
 /// Head of a frame, 32 bytes, little endian. Layout and reasons: `docs/formats/wire.md`, section "Head".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Head {
-    /// What it carries.
+pub struct FrameHead {
+    /// Kind of the frame.
     pub kind: FrameKind,
     /// Whether the data has a checksum.
     pub data_checked: bool,
     /// Bytes of the body.
     pub body_bytes: u32,
-    /// Bytes of data behind the body.
+    /// Bytes of data after the body.
     pub data_bytes: u32,
-    /// The request that this asks or answers.
+    /// Number of the request, the same in its reply.
     pub request: u64,
     /// CRC32C of the head's first 24 bytes and the body.
     pub body_crc: u32,
@@ -67,16 +69,16 @@ pub struct Head {
     pub data_crc: u32,
 }
 
-/// A frame that breaks the rules. The connection that brought it is closed.
+/// A malformed frame. Its connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// Not a frame at all.
     #[error("not a Pario frame: it starts with {0:#010x}")]
     Magic(u32),
-    /// A kind nobody knows.
+    /// An unknown kind.
     #[error("frame of unknown kind {0}")]
     Kind(u16),
-    /// Flags nobody knows.
+    /// Unknown flags.
     #[error("frame with unknown flags {0:#06x}")]
     Flags(u16),
     /// Longer than allowed.
@@ -84,13 +86,13 @@ pub enum FrameError {
     TooLong {
         /// Body or data.
         part: &'static str,
-        /// What the head says.
+        /// Value in the head.
         got: usize,
-        /// What may be.
+        /// The limit.
         limit: usize,
     },
-    /// The bytes are not those that were sent.
-    #[error("frame {request} damaged on its way: checksum of its {part} differs")]
+    /// The bytes were corrupted in transit.
+    #[error("frame {request} damaged in transit: checksum of its {part} differs")]
     Checksum {
         /// Body or data.
         part: &'static str,
@@ -102,7 +104,7 @@ pub enum FrameError {
     Body {
         /// Which frame.
         request: u64,
-        /// What is wrong.
+        /// The decoding error.
         source: Malformed,
     },
     /// The connection ended inside a frame.
@@ -113,14 +115,14 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// A frame as received: its data is the caller's to place.
+/// A received frame; the caller stores its data.
 #[derive(Debug)]
 pub struct Frame {
     /// Its head.
-    pub head: Head,
+    pub head: FrameHead,
     /// Its body.
     pub body: Vec<u8>,
-    /// Data behind the body.
+    /// Data after the body.
     pub data: Vec<u8>,
 }
 
@@ -132,7 +134,7 @@ impl Frame {
     }
 }
 
-impl Head {
+impl FrameHead {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
@@ -149,7 +151,7 @@ impl Head {
     }
 
     /// Checks magic, kind and lengths; `body_limit` is small before the peer has proved itself.
-    pub fn decode(bytes: &[u8; HEAD_BYTES], body_limit: usize) -> Result<Head, FrameError> {
+    pub fn decode(bytes: &[u8; HEAD_BYTES], body_limit: usize) -> Result<FrameHead, FrameError> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         if word(0) != MAGIC {
             return Err(FrameError::Magic(word(0)));
@@ -164,7 +166,7 @@ impl Head {
         let data_limit = if body_limit < FRAME_BODY_BYTES_MAX { 0 } else { FRAME_DATA_BYTES_MAX };
         check_length("body", body, body_limit)?;
         check_length("data", data, data_limit)?;
-        Ok(Head {
+        Ok(FrameHead {
             kind,
             data_checked: flags & FLAG_DATA_CRC != 0,
             body_bytes: word(8),
@@ -221,7 +223,7 @@ pub fn seal<T: Encode>(
     let checked = check == DataCheck::Crc && 0 < data_bytes;
     let data_crc =
         if checked { data.iter().fold(0, |crc, part| crc32c::crc32c_append(crc, part)) } else { 0 };
-    let mut head = Head {
+    let mut head = FrameHead {
         kind,
         data_checked: checked,
         body_bytes: u32::try_from(body.len()).expect("checked above"),
@@ -241,7 +243,7 @@ pub fn seal<T: Encode>(
 #[derive(Debug, Default)]
 pub struct Assembler {
     head_bytes: [u8; HEAD_BYTES],
-    head: Option<Head>,
+    head: Option<FrameHead>,
     body: Vec<u8>,
     data: Vec<u8>,
     filled: usize,
@@ -257,20 +259,20 @@ impl Assembler {
         }
     }
 
-    /// Whether nothing of the next frame has arrived.
+    /// Whether no byte of the next frame has arrived.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head.is_none() && self.filled == 0
     }
 
-    /// Takes note of `count` more bytes; returns the frame when it is whole.
+    /// Accounts for `count` more bytes; returns the frame when it is complete.
     pub fn advance(&mut self, count: usize, body_limit: usize) -> Result<Option<Frame>, FrameError> {
         self.filled += count;
         if self.head.is_none() {
             if self.filled < HEAD_BYTES {
                 return Ok(None);
             }
-            let head = Head::decode(&self.head_bytes, body_limit)?;
+            let head = FrameHead::decode(&self.head_bytes, body_limit)?;
             self.body = vec![0; head.body_bytes as usize];
             self.data = crate::buffers::take(head.data_bytes as usize);
             self.head = Some(head);
@@ -347,7 +349,7 @@ mod tests {
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(assemble(&bytes, 64), Err(FrameError::TooLong { part: "body", .. })));
         let head: [u8; HEAD_BYTES] = bytes[..HEAD_BYTES].try_into().unwrap();
-        assert!(Head::decode(&head, GREETING_BODY_BYTES_MAX).is_err());
+        assert!(FrameHead::decode(&head, GREETING_BODY_BYTES_MAX).is_err());
     }
 
     proptest! {
@@ -363,8 +365,8 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
             let frames = assemble(&bytes, step).unwrap_or_default();
-            // A longer length waits for bytes that never come; everything else is an error. The flag that announces the
-            // data's checksum is covered by the body's.
+            // A longer length waits for bytes that never arrive; all else is an error. The flag that announces the data's checksum is
+            // covered by the body's.
             prop_assert!(frames.is_empty());
         }
 

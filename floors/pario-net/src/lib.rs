@@ -1,6 +1,6 @@
 //! Messages, frames, handshake, outbox and transports between clients and servers.
 //!
-//! Never: knows what a message means to a file. Always: what a peer sends is checked before it is believed.
+//! Never: interprets a message. Always: bytes from a peer are checked before they are used.
 
 pub mod message;
 
@@ -9,6 +9,9 @@ pub mod greeting;
 
 pub mod buffers;
 pub mod connection;
+pub mod deadlines;
+mod peer;
+pub mod protect;
 pub mod stream;
 
 pub mod outbox;

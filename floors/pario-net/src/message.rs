@@ -1,206 +1,48 @@
 //! Every message of the wire, one enum per direction. Bytes: `docs/formats/wire.md`.
 //!
-//! A [`Request`] goes from a client (or from the manager to its peers) to a server and is answered by exactly one [`Reply`]
-//! or a [`Fault`]; a [`Notice`] goes from a server to a client at any time and has no answer of its own.
+//! A [`Request`] goes from a client (or from the manager to its peers) to a server and is answered by exactly one [`Reply`] or a
+//! [`Fault`]; a [`Notice`] goes from a server to a client at any time and has no reply.
 //!
-//! Never: file data inside a message; it travels apart, behind the body. Always: tags are never reused.
+//! Never: file data inside a message; it travels separately, after the body. Always: tags are never reused.
 
 mod lock;
+mod names;
 
 pub use self::lock::{
-    FoundLock, LockAsk, LockMode, LockPatience, LockShape, LockSpace, PointerId, PointerMove,
+    FoundLock, LockMode, LockShape, LockSpace, LockSpec, LockWaitLimit, PointerId, PointerMove,
 };
+pub use self::names::{At, Creator, NameReply, NameRequest, OpenHow};
 
 use pario_core::{
-    AttrChange, DirEntry, FileAttr, Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex,
-    SessionId, Space, Striping, encode_enum, encode_struct,
+    FileAttr, Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex, SessionId, Space, encode_enum,
+    encode_struct,
 };
 
-/// Where a path starts and how it goes on. `path` may be empty (the base itself) and may hold slashes and symbolic links.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct At {
-    /// Directory that a relative path starts from; the root for absolute ones.
-    pub base: InodeId,
-    /// The rest.
-    pub path: Vec<u8>,
-}
-encode_struct!(At { base, path });
-
-impl At {
-    /// A path from the partition's root.
-    pub fn root(path: impl Into<Vec<u8>>) -> At {
-        At { base: InodeId::ROOT, path: path.into() }
-    }
-
-    /// An inode itself.
-    #[must_use]
-    pub fn inode(inode: InodeId) -> At {
-        At { base: inode, path: Vec::new() }
-    }
-}
-
-/// Who creates a name and with which permission bits.
+/// Behaviour of a server when the connection that it is bound to ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Creator {
-    /// Permission bits, the process's umask already applied.
-    pub mode: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
+pub enum Binding {
+    /// It continues, and is no longer bound.
+    Free {},
+    /// It flushes all data and ends.
+    End {},
+    /// It ends and removes all stored data.
+    Destroy {},
 }
-encode_struct!(Creator { mode, uid, gid });
+encode_enum!(Binding { 1 => Free {}, 2 => End {}, 3 => Destroy {} });
 
-/// What an open may do besides finding the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpenHow {
-    /// Create it if it is missing.
-    pub create: bool,
-    /// With `create`: fail if it exists.
-    pub exclusive: bool,
-    /// Cut it to nothing.
-    pub truncate: bool,
-    /// The handle will write.
-    pub write: bool,
-}
-encode_struct!(OpenHow { create, exclusive, truncate, write });
-
-/// Operations on names and attributes, answered by the manager alone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NameRequest {
-    /// Find, or create, a file. Follows symbolic links unless `exclusive`. Answer: `Attr`.
-    Open {
-        /// Where.
-        at: At,
-        /// How.
-        how: OpenHow,
-        /// For a file that is created.
-        creator: Creator,
-        /// For a file that is created.
-        striping: Striping,
-    },
-    /// Attributes. Answer: `Attr`.
-    Stat {
-        /// Where.
-        at: At,
-        /// Follow a symbolic link at the end.
-        follow: bool,
-    },
-    /// One page of a directory in the order of names' bytes. Answer: `Entries`.
-    List {
-        /// Where.
-        at: At,
-        /// Start behind this name.
-        after: Option<Vec<u8>>,
-        /// At most so many.
-        limit: u32,
-    },
-    /// Make a directory. Answer: `Attr`.
-    MakeDir {
-        /// Where.
-        at: At,
-        /// Whose.
-        creator: Creator,
-    },
-    /// Make a symbolic link. Answer: `Attr`.
-    Symlink {
-        /// Where.
-        at: At,
-        /// What it says.
-        target: Vec<u8>,
-        /// Whose.
-        creator: Creator,
-    },
-    /// What a symbolic link says. Answer: `Target`.
-    ReadLink {
-        /// Where.
-        at: At,
-    },
-    /// Remove a file or symbolic link. Answer: `Done`.
-    Remove {
-        /// Where.
-        at: At,
-    },
-    /// Remove an empty directory. Answer: `Done`.
-    RemoveDir {
-        /// Where.
-        at: At,
-    },
-    /// Give a file or directory another name; atomic, replacing what the new name led to. Answer: `Done`.
-    Rename {
-        /// From where.
-        from: At,
-        /// To where.
-        to: At,
-        /// Whether something at `to` may be replaced.
-        replace: bool,
-    },
-    /// Change attributes. Answer: `Attr`.
-    SetAttr {
-        /// Where.
-        at: At,
-        /// Follow a symbolic link at the end.
-        follow: bool,
-        /// To what.
-        change: AttrChange,
-    },
-}
-encode_enum!(NameRequest {
-    1 => Open { at, how, creator, striping },
-    2 => Stat { at, follow },
-    3 => List { at, after, limit },
-    4 => MakeDir { at, creator },
-    5 => Symlink { at, target, creator },
-    6 => ReadLink { at },
-    7 => Remove { at },
-    8 => RemoveDir { at },
-    9 => Rename { from, to, replace },
-    10 => SetAttr { at, follow, change },
-});
-
-/// Answers to [`NameRequest`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NameReply {
-    /// It is done.
-    Done {},
-    /// Attributes of what was found, made or changed.
-    Attr {
-        /// They.
-        attr: FileAttr,
-    },
-    /// A page of a directory.
-    Entries {
-        /// The entries.
-        entries: Vec<DirEntry>,
-        /// Whether there are more behind the last.
-        more: bool,
-    },
-    /// A symbolic link's target.
-    Target {
-        /// It.
-        target: Vec<u8>,
-    },
-}
-encode_enum!(NameReply {
-    1 => Done {},
-    2 => Attr { attr },
-    3 => Entries { entries, more },
-    4 => Target { target },
-});
-
-/// What a lease is wanted for.
+/// Purpose of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Want {
     /// Reading.
     Read {},
     /// Reading and writing.
     Write {},
-    /// Writing beside others that are about to ask too, as the members of a group do: the write phase from the start.
-    WriteTogether {},
+    /// Writing concurrently with other members of a group, which will request the file too: the write phase from the start.
+    WriteInGroup {},
 }
-encode_enum!(Want { 1 => Read {}, 2 => Write {}, 3 => WriteTogether {} });
+encode_enum!(Want { 1 => Read {}, 2 => Write {}, 3 => WriteInGroup {} });
 
-/// The phase a file is in for one client: what it may do without asking.
+/// The phase of a file for one client: the operations allowed without a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Phase {
     /// Only this client uses the file: write behind, write directly, read directly, cache.
@@ -209,30 +51,30 @@ pub enum Phase {
     Write {},
     /// Many readers: each may read directly, read ahead, cache.
     Read {},
-    /// Readers and writers at once: a write returns when the servers have it; nothing is cached.
+    /// Concurrent readers and writers: a write returns when the servers have it; no caching.
     Mixed {},
 }
 encode_enum!(Phase { 1 => Exclusive {}, 2 => Write {}, 3 => Read {}, 4 => Mixed {} });
 
-/// A permission to use a file in a phase. Named by its number; the home hands out each number once.
+/// A permission to use a file in a phase. Identified by its number; the home hands out each number once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lease {
     /// The file.
     pub inode: InodeId,
-    /// Which lease.
+    /// Number of the lease.
     pub number: u64,
-    /// What it allows.
+    /// The phase granted.
     pub phase: Phase,
 }
 encode_struct!(Lease { inode, number, phase });
 
-/// A range of a view's stream, and how its file lies on the servers.
+/// A range of a view's stream, with the layout of its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stream {
+pub struct ViewStream {
     /// The view's number in this session; 0 is the file's own bytes.
     pub view: u32,
-    /// How far behind its place in the file the view is taken to be.
-    pub moved: u64,
+    /// Displacement added to the view, in bytes.
+    pub displacement: u64,
     /// The file's layout.
     pub layout: Layout,
     /// Where the range starts.
@@ -240,16 +82,16 @@ pub struct Stream {
     /// How long it is, on all servers together.
     pub bytes: u64,
 }
-encode_struct!(Stream { view, moved, layout, offset, bytes });
+encode_struct!(ViewStream { view, displacement, layout, offset, bytes });
 
-/// What a client asks of a server.
+/// Requests to a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// A sign of life. Answer: `Done`.
+    /// A liveness check. Answer: `Done`.
     Ping {},
     /// An operation on names. `Open` also counts this session as a user of the inode until `Close`. Answer: `Name`.
     Name {
-        /// It.
+        /// The operation.
         request: NameRequest,
     },
     /// Ends one use of an inode by this session. `end` is the file length that its writes prove, if it wrote. Answer: `Done`.
@@ -259,39 +101,39 @@ pub enum Request {
         /// See above.
         end: Option<u64>,
     },
-    /// A lease on a file. May take as long as another living client needs to give its own back. Answer: `Granted`.
+    /// A lease on a file. May wait until another living client returns its own. Answer: `Granted`.
     Acquire {
         /// The file.
         inode: InodeId,
-        /// For what.
+        /// Purpose.
         want: Want,
-        /// Sessions that say the same number are one user of the file; 0: a user of its own.
+        /// Lease group: sessions with the same number count as one user of the file; 0: no group.
         party: u64,
     },
-    /// A lease, if nobody must give one back for it. Answer: `Granted` or `NotNow`, at once.
+    /// A lease, if no recall is needed for it. Answer: `Granted` or `NotNow`, immediately.
     AcquireFree {
         /// The file.
         inode: InodeId,
-        /// For what.
+        /// Purpose.
         want: Want,
         /// See `Acquire`.
         party: u64,
     },
-    /// A lease given back after a recall or by choice; everything written under it is in the stores. Answer: `Done`.
+    /// A lease returned after a recall or voluntarily; all writes under it are in the stores. Answer: `Done`.
     Return {
         /// The file.
         inode: InodeId,
-        /// Which lease.
+        /// Number of the lease.
         number: u64,
         /// The file length that writes under it prove, if there were any.
         end: Option<u64>,
     },
-    /// This session still uses an inode: told to a manager that was restarted and does not know. Answer: `Done`.
+    /// This session still uses an inode: reported to a restarted manager, which has lost that. Answer: `Done`.
     Use {
         /// The file.
         inode: InodeId,
     },
-    /// A write in the mixed phase made the file at least so long. Answer: `Done`.
+    /// A write in the mixed phase extended the file to at least this length. Answer: `Done`.
     Extend {
         /// The file.
         inode: InodeId,
@@ -302,137 +144,136 @@ pub enum Request {
     SetLength {
         /// The file.
         inode: InodeId,
-        /// In bytes.
+        /// Number of bytes.
         bytes: u64,
     },
     /// Makes names and inodes that were acknowledged durable; `end` as in `Close`, without ending the use. Answer: `Done`.
     SyncNames {
-        /// The file whose length is told, if one is.
+        /// The file with the reported length, if any.
         inode: Option<InodeId>,
-        /// Its length as far as this client knows.
+        /// Its length as known to this client.
         end: Option<u64>,
     },
-    /// A lock on a file. May take as long as another living client holds it. Answer: `Locked`.
+    /// A lock on a file. May wait as long as another living client holds it. Answer: `Locked`.
     Lock {
         /// The file.
         inode: InodeId,
-        /// What is wished for.
-        wish: LockAsk,
+        /// The requested lock.
+        wish: LockSpec,
     },
-    /// A lock given back after a recall or by choice, or all of it but a range. Answer: `Done`.
+    /// A lock returned after a recall or voluntarily, or all of it but a range. Answer: `Done`.
     Unlock {
         /// The file.
         inode: InodeId,
-        /// Which lock.
+        /// Number of the lock.
         number: u64,
-        /// First byte that is kept, and the one behind the last.
+        /// First byte that is kept, and one past the last.
         keep: Option<(u64, u64)>,
     },
-    /// A lock that was recalled is in use, and comes back when it is not; what of it is not in use is given back. Answer: `Done`.
+    /// A recalled lock is in use, and is returned when it is not; the unused part is released now. Answer: `Done`.
     LockBusy {
         /// The file.
         inode: InodeId,
-        /// Which lock.
+        /// Number of the lock.
         number: u64,
-        /// First byte in use, and the one behind the last; all of it if that is not known.
+        /// First byte in use, and one past the last; `None`: all of it.
         keep: Option<(u64, u64)>,
     },
-    /// A wish for a lock is taken back; it is answered with a fault, unless it was fulfilled before. Answer: `Done`.
+    /// Cancels a lock request; the request is answered with a fault, unless it was granted before. Answer: `Done`.
     CancelLock {
-        /// Which wish.
-        ask: u64,
+        /// Number of the lock request.
+        request_number: u64,
     },
-    /// A lock that such a wish would wait for. Answer: `Found`.
+    /// A lock that such a request would wait for. Answer: `Found`.
     FindLock {
         /// The file.
         inode: InodeId,
-        /// The wish.
-        wish: LockAsk,
+        /// The lock request.
+        wish: LockSpec,
     },
     /// A group's shared pointer, as memory. Answer: `Pointer` with one descriptor on the same node, else `NotLent`.
     SharePointer {
-        /// Which.
+        /// The pointer.
         pointer: PointerId,
     },
-    /// Moves a group's shared pointer. Answer: `Position`, where it was before.
+    /// Moves a group's shared pointer. Answer: `Position`, the previous one.
     MovePointer {
-        /// Which.
+        /// The pointer.
         pointer: PointerId,
-        /// How.
+        /// The operation.
         how: PointerMove,
     },
 
     /// Bytes of an object. Answer: `Data` with as many bytes as there are before the object's end.
     Read {
-        /// Of which.
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
-        /// At most so many.
+        /// Maximum number.
         bytes: u32,
     },
-    /// Bytes for an object, behind the body. Answer: `Done`, when the store has them.
+    /// Bytes for an object, after the body. Answer: `Done`, when the store has them.
     Write {
-        /// To which.
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
     },
-    /// Makes a view known to this server under a number of this session's; its bytes come behind the body. Known again with the same
-    /// bytes it is no news. Answer: `Done`.
+    /// Defines a view at this server under a number of this session; its bytes follow the body. Defining it again with the same bytes has
+    /// no effect. Answer: `Done`.
     DefineView {
         /// The number; not 0.
         view: u32,
     },
-    /// A view that this session will not use again: all that was written through it is taken. Answer: `Done`.
+    /// Removes a view of this session: all records written through it are drained. Answer: `Done`.
     ForgetView {
         /// Its number.
         view: u32,
     },
-    /// This server's part of a range of a view's stream. Answer: `Data` with all of it, in stream order; zeros where nothing was
-    /// written.
+    /// This server's part of a range of a view's stream. Answer: `Data` with all of it, in stream order; zeros where no byte was written.
     ReadStream {
-        /// Of which.
+        /// The object.
         object: ObjectId,
-        /// By which view and layout, and where in its stream.
-        stream: Stream,
+        /// View, layout and stream range.
+        stream: ViewStream,
     },
-    /// This server's part of a range of a view's stream, in stream order, behind the body. Answer: `Done`, when the store has it.
+    /// This server's part of a range of a view's stream, in stream order, after the body. Answer: `Done`, when the store has it.
     WriteStream {
-        /// To which.
+        /// The object.
         object: ObjectId,
-        /// By which view and layout, and where in its stream.
-        stream: Stream,
+        /// View, layout and stream range.
+        stream: ViewStream,
     },
     /// The object's descriptor, for the direct path on the same node. Answer: `Lent` with one descriptor, or `NotLent`.
     Lend {
-        /// Of which.
+        /// The object.
         object: ObjectId,
         /// For writing, too; creates the object.
         write: bool,
     },
     /// Puts an object on stable storage. Answer: `Done`.
     SyncObject {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// Moves what the server's own cache holds of an object into the store. Answer: `Done`.
+    /// Flushes the server's own cache of an object to the store. Answer: `Done`.
     FlushObject {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// Errors that happened to this session's records of a file since it last asked. Answer: `Errors`.
-    TakeErrors {
+    /// Errors of this session's records of a file since its last query. Answer: `Errors`.
+    CollectErrors {
         /// The file.
         inode: InodeId,
     },
-    /// Offers an outbox: one descriptor comes along. Answer: `OutboxTaken` with two descriptors, cursor and doorbell.
+    /// Offers an outbox, with one descriptor. Answer: `OutboxAttached` with two descriptors, cursor and doorbell.
     OfferOutbox {
         /// Position that the server starts from.
         from: u64,
     },
 
-    /// Manager to peer: cuts an object and gives it a new generation. Answer: `Done`.
+    /// Manager to peer: truncates an object and gives it a new generation. Answer: `Done`.
     Truncate {
         /// The file.
         inode: InodeId,
@@ -445,146 +286,229 @@ pub enum Request {
     },
     /// Manager to peer: removes an object. Answer: `Done`.
     RemoveObject {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
     /// An object's length. Answer: `Length`, or `NoObject`.
     Measure {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// Manager to peer: answers when everything that `session` had committed to its outbox is in the store. Answer: `Done`.
+    /// Manager to peer: answered when all records that `session` had committed to its outbox are in the store. Answer: `Done`.
     Drain {
-        /// Whose.
+        /// The session to drain.
         session: SessionId,
     },
-    /// Server to server: whose these blocks are, at their home; those that are nobody's are the asking server's from now on. Answer:
-    /// `Claimed`.
+    /// Server to server: queries the owners of these blocks at their home; unowned blocks become the requester's. Answer: `Claimed`.
     Claim {
-        /// Who asks.
+        /// The requester.
         server: ServerIndex,
-        /// Of which file.
+        /// The file.
         inode: InodeId,
         /// Bytes of a block.
         block_bytes: u64,
-        /// Which, each with the number of an ownership that the asking server gave back and heard no answer; 0: there is none.
+        /// The blocks, each with the version of an ownership that the requester returned without receiving a reply; 0: none.
         blocks: Vec<(u64, u64)>,
     },
-    /// Server to server: blocks that their owner gives up, each with the number of the ownership. Answer: `Done`.
+    /// Server to server: blocks returned by their owner, each with the version of the ownership. Answer: `Done`.
     GiveBack {
-        /// Whose they were.
+        /// The previous owner.
         server: ServerIndex,
-        /// Of which file.
+        /// The file.
         inode: InodeId,
-        /// Block and number.
+        /// Block and version.
         blocks: Vec<(u64, u64)>,
     },
-    /// Server to server: bytes of blocks that the asked server owns. Answer: `Data` with all of them, or `NotMine`; as they are at one
-    /// moment: `Moment` with all of them, `NotMine`, or `NotNow`.
+    /// Server to server (remote access): reads bytes of blocks that the peer owns. Answer: `Data` with all of them, or `NotOwner`; for an
+    /// atomic read: `AtomicData` with all of them, `NotOwner`, or `NotNow`.
     VisitRead {
-        /// Of which.
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
-        /// So many.
+        /// Number of bytes.
         bytes: u32,
-        /// Their home said just now that it owns them.
+        /// The requester learned this owner from the home just now.
         told: bool,
-        /// As they are at one moment.
-        at_once: bool,
+        /// An atomic read over all blocks.
+        atomic: bool,
     },
-    /// Server to server: whether blocks that the asked server owns have not been written since they were read. Answer: `Done`, or `NotNow`.
-    VisitStill {
-        /// Of which.
+    /// Server to server: whether blocks that the peer owns are unchanged since they were read. Answer: `Done`, or `NotNow`.
+    VisitUnchanged {
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
-        /// So many.
+        /// Number of bytes.
         bytes: u32,
-        /// The sum of their stamps, as they were read.
+        /// Sum of their versions, as they were read.
         stamp: u64,
     },
-    /// Bytes of a file whose blocks have no fixed place, as they are at one moment. Answer: `Data`, or `NotNow`: only a lock helps.
-    ReadAtOnce {
-        /// Of which.
+    /// An atomic read of a file with movable blocks. Answer: `Data`, or `NotNow`: use a lock.
+    ReadAtomic {
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
-        /// So many.
+        /// Number of bytes.
         bytes: u32,
     },
-    /// Bytes for an object, behind the body: all that a call writes, so that readers see all of it or nothing. Answer: `Done`.
-    WriteAtOnce {
-        /// To which.
+    /// Bytes for an object, after the body: all bytes of one call, so that readers see all of them or none. Answer: `Done`.
+    WriteAtomic {
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
     },
-    /// Server to server: bytes for blocks that the asked server owns, behind the body. Answer: `Done`, or `NotMine`.
+    /// Server to server (remote access): bytes for blocks that the peer owns, after the body. Answer: `Done`, or `NotOwner`.
     VisitWrite {
-        /// To which.
+        /// The object.
         object: ObjectId,
-        /// From where.
+        /// Offset.
         at: LocalOffset,
         /// As in `VisitRead`.
         told: bool,
     },
-    /// Server to server: blocks that their owner passes on to another server, each with the number of the ownership. Answer: `Done`.
-    Pass {
-        /// Whose they were.
+    /// Server to server: blocks handed over by their owner to another server, each with the version of the ownership. Answer: `Done`.
+    ReportHandover {
+        /// The previous owner.
         server: ServerIndex,
-        /// Whose they are to be.
+        /// The new owner.
         to: ServerIndex,
-        /// Of which file.
+        /// The file.
         inode: InodeId,
-        /// Block and number.
+        /// Block and version.
         blocks: Vec<(u64, u64)>,
     },
-    /// Server to server: whole blocks that the asked server owns are about to be overwritten by the asking one, which wants to own them.
-    /// Answer: `Claimed`, `NotMine`, or `Done` if the file was cut since.
-    VisitTake {
-        /// Of which.
+    /// Server to server: handover of whole blocks that the peer owns and the requester is about to overwrite. Answer: `Claimed`,
+    /// `NotOwner`, or `Done` if the file was truncated since.
+    VisitHandover {
+        /// The object.
         object: ObjectId,
-        /// Where the first begins.
+        /// Offset of the first.
         at: LocalOffset,
-        /// How many.
+        /// Number of blocks.
         blocks: u32,
-        /// Who asks.
+        /// The requester, which becomes the owner.
         to: ServerIndex,
-        /// How often a sync of the file began there.
+        /// Number of syncs of the file begun there.
         syncs: u64,
-        /// The sum of the numbers of their ownerships, as the asking server knows them: with another one it comes too late.
-        of: u64,
+        /// Sum of the blocks' ownership versions as known to the requester; a different sum at the owner means a stale request.
+        number_sum: u64,
         /// As in `VisitRead`.
         told: bool,
     },
     /// One page of the objects of a store, in order. Answer: `Objects`.
     ListObjects {
-        /// Start behind this one.
+        /// Start after this one.
         after: Option<ObjectId>,
-        /// At most so many.
+        /// Maximum number.
         limit: u32,
     },
-    /// Removes an object that no inode knows (doctor, which makes sure of that). Answer: `Done`.
+    /// Objects of a page that are shorter than they were once written. Answer: `Lengths`.
+    CheckLengths {
+        /// Start after this one.
+        after: Option<ObjectId>,
+        /// Maximum number.
+        limit: u32,
+    },
+    /// Compares stored bytes of an object with their checksums. Answer: `Verified`.
+    Verify {
+        /// The object.
+        object: ObjectId,
+        /// Offset.
+        at: LocalOffset,
+        /// How many bytes, at most [`VERIFY_BYTES_MAX`].
+        bytes: u64,
+    },
+    /// Ranges of an object that may contain data. Answer: `DataParts`.
+    FindData {
+        /// The object.
+        object: ObjectId,
+        /// Offset.
+        at: LocalOffset,
+        /// Number of bytes.
+        bytes: u64,
+    },
+    /// Bytes of the store used by the objects of a page, without holes. Answer: `Stored`.
+    StoredBytes {
+        /// Start after this one.
+        after: Option<ObjectId>,
+        /// Maximum number.
+        limit: u32,
+    },
+    /// Bytes that a client has written and read through lent descriptors since its last report. Answer: `Done`, for which the client does
+    /// not wait.
+    CountDirect {
+        /// Bytes written.
+        written: u64,
+        /// Bytes read.
+        read: u64,
+    },
+    /// Removes an object without an inode (doctor, which checks that). Answer: `Done`.
     RemoveOrphan {
-        /// Which.
+        /// The object.
         object: ObjectId,
     },
-    /// Room of this server's store. Answer: `Space`.
+    /// Capacity of this server's store. Answer: `Space`.
     Space {},
-    /// Everything the server counts, as JSON text. Answer: `Status`.
+    /// All counters of the server, as JSON text. Answer: `Status`.
     Status {},
     /// Every inode with its links, for doctor: a page in order of inode numbers. Answer: `Inodes`.
     ListInodes {
-        /// Start behind this one.
+        /// Start after this one.
         after: InodeId,
-        /// At most so many.
+        /// Maximum number.
         limit: u32,
     },
-    /// Flushes everything and ends the server. Answer: `Done`, then the connection closes.
+    /// Names files of the second copy that this server keeps. Answer: `CopyFiles`.
+    CopyFiles {},
+    /// Manager to peer: bytes for a names file, after the body; the file is truncated after them. Answer: `Done`.
+    CopyWrite {
+        /// Which file.
+        number: u64,
+        /// Offset.
+        at: u64,
+        /// 0: more follows; 1: on stable storage; 2: that, and files of lower numbers are removed.
+        finish: u8,
+    },
+    /// Bytes of a names file. Answer: `Data`, up to the file's end.
+    CopyRead {
+        /// Which file.
+        number: u64,
+        /// Offset.
+        at: u64,
+        /// Maximum number.
+        bytes: u32,
+    },
+    /// Moves an object without an inode into the server's `lost+found` (doctor, which checks that). Answer: `SetAside`.
+    SetAside {
+        /// The object.
+        object: ObjectId,
+    },
+    /// Truncates bytes that a failed write left beyond the end of its file (doctor, which checks that). Answer: `Done`.
+    CutLeftover {
+        /// The object.
+        object: ObjectId,
+        /// Length of the object at most.
+        bytes: u64,
+    },
+    /// Flushes all data and ends the server. Answer: `Done`, then the connection closes.
     Shutdown {
         /// Whether the server also removes all that it stored.
         destroy: bool,
+    },
+    /// A peer was restarted with another address: later connections to it go there. Answer: `Done`.
+    AddressChanged {
+        /// The server.
+        server: ServerIndex,
+        /// Its TCP address, as text.
+        tcp: String,
+    },
+    /// Binds the server to this connection, which ends with the process that holds it. Answer: `Done`.
+    Bind {
+        /// Behaviour then.
+        how: Binding,
     },
 }
 encode_enum!(Request {
@@ -600,7 +524,7 @@ encode_enum!(Request {
     10 => Lock { inode, wish },
     11 => Unlock { inode, number, keep },
     12 => LockBusy { inode, number, keep },
-    13 => CancelLock { ask },
+    13 => CancelLock { request_number },
     14 => FindLock { inode, wish },
     15 => SharePointer { pointer },
     42 => MovePointer { pointer, how },
@@ -609,7 +533,7 @@ encode_enum!(Request {
     18 => Lend { object, write },
     19 => SyncObject { object },
     20 => FlushObject { object },
-    21 => TakeErrors { inode },
+    21 => CollectErrors { inode },
     22 => OfferOutbox { from },
     23 => DefineView { view },
     24 => ForgetView { view },
@@ -627,123 +551,191 @@ encode_enum!(Request {
     41 => Shutdown { destroy },
     43 => Claim { server, inode, block_bytes, blocks },
     44 => GiveBack { server, inode, blocks },
-    45 => VisitRead { object, at, bytes, told, at_once },
+    45 => VisitRead { object, at, bytes, told, atomic },
     46 => VisitWrite { object, at, told },
-    47 => Pass { server, to, inode, blocks },
-    48 => VisitTake { object, at, blocks, to, syncs, of, told },
+    47 => ReportHandover { server, to, inode, blocks },
+    48 => VisitHandover { object, at, blocks, to, syncs, number_sum, told },
     49 => AcquireFree { inode, want, party },
-    50 => VisitStill { object, at, bytes, stamp },
-    51 => ReadAtOnce { object, at, bytes },
-    52 => WriteAtOnce { object, at },
+    50 => VisitUnchanged { object, at, bytes, stamp },
+    51 => ReadAtomic { object, at, bytes },
+    52 => WriteAtomic { object, at },
+    65 => CopyFiles {},
+    66 => CopyWrite { number, at, finish },
+    67 => CopyRead { number, at, bytes },
+    68 => SetAside { object },
+    69 => CutLeftover { object, bytes },
+    70 => AddressChanged { server, tcp },
+    71 => Bind { how },
+    80 => CheckLengths { after, limit },
+    81 => Verify { object, at, bytes },
+    95 => FindData { object, at, bytes },
+    96 => CountDirect { written, read },
+    97 => StoredBytes { after, limit },
 });
 
-/// A server's answer to a [`Request`].
+/// Maximum number of bytes compared by one [`Request::Verify`]: more would look like a hanging server.
+pub const VERIFY_BYTES_MAX: u64 = 64 << 20;
+
+/// Parts in one [`Reply::DataParts`] at most.
+pub const DATA_PARTS_MAX: usize = 4096;
+
+/// A server's reply to a [`Request`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// It could not be done.
+    /// The request failed.
     Failed {
-        /// Why.
+        /// The fault.
         fault: pario_core::Fault,
     },
-    /// It is done.
+    /// The request succeeded.
     Done {},
     /// See [`NameReply`].
     Name {
-        /// It.
+        /// The result.
         reply: NameReply,
     },
     /// A lease, with the file's attributes as they are now.
     Granted {
-        /// It.
+        /// The lease.
         lease: Lease,
-        /// They.
+        /// The attributes.
         attr: FileAttr,
     },
     /// A length and the generation it belongs to.
     Length {
-        /// In bytes.
+        /// Number of bytes.
         bytes: u64,
         /// Of the file.
         generation: Generation,
     },
-    /// Others hold or want the file.
+    /// Other clients hold or wait for the file.
     NotNow {},
     /// There is no such object: every byte of it is zero.
     NoObject {},
-    /// File data follows behind the body.
+    /// File data follows the body.
     Data {},
-    /// The descriptor comes along.
+    /// With the descriptor.
     Lent {},
     /// This store lends no descriptors: read and write by message.
     NotLent {},
-    /// What went wrong in the background, oldest first.
+    /// Asynchronous errors, oldest first.
     Errors {
-        /// They.
+        /// The faults.
         faults: Vec<pario_core::Fault>,
     },
-    /// Cursor segment and doorbell come along.
-    OutboxTaken {},
+    /// With the descriptors of the cursor segment and the doorbell.
+    OutboxAttached {},
     /// A page of objects with their lengths.
     Objects {
-        /// They.
+        /// The objects.
         objects: Vec<(ObjectId, u64)>,
-        /// Whether there are more behind the last.
+        /// Whether there are more after the last.
         more: bool,
     },
-    /// Room.
+    /// Capacity.
     Space {
-        /// It.
+        /// The capacity.
         space: Space,
     },
     /// JSON text.
     Status {
-        /// It.
+        /// The text.
         json: String,
     },
     /// A page of inodes.
     Inodes {
-        /// They.
+        /// The inodes.
         attrs: Vec<FileAttr>,
-        /// Whether there are more behind the last.
+        /// Whether there are more after the last.
         more: bool,
     },
-    /// A lock. Within it the client locks and unlocks without asking, until it is recalled.
+    /// A lock. The client locks and unlocks within it without a message, until it is recalled.
     Locked {
-        /// Which.
+        /// Its number.
         number: u64,
-        /// First byte it covers; where a shape was wished for, that shape.
+        /// First byte it covers; for a requested shape, of that shape.
         start: u64,
-        /// Behind the last.
+        /// One past the last.
         end: u64,
     },
-    /// A lock that is in the way, if there is one.
+    /// A conflicting lock, if there is one.
     Found {
-        /// It.
+        /// The lock, if any.
         lock: Option<FoundLock>,
     },
-    /// A shared pointer: its memory comes along.
+    /// A shared pointer, with its memory.
     Pointer {},
-    /// Where a shared pointer was.
+    /// Previous position of a shared pointer.
     Position {
         /// In elementary types.
         at: u64,
     },
-    /// Whose blocks are, in the order in which they were asked for.
+    /// Owners of blocks, in the order of the request.
     Claimed {
-        /// Owner and number of the ownership.
+        /// Owner and version of the ownership.
         grants: Vec<(ServerIndex, u64)>,
     },
-    /// The server does not own the blocks, or not any more: their home knows.
-    NotMine {},
-    /// Bytes of blocks as they were at one moment, behind the body.
-    Moment {
-        /// The sum of the blocks' stamps.
+    /// The server does not own the blocks, or no longer: query their home.
+    NotOwner {},
+    /// Bytes of an atomic read, after the body.
+    AtomicData {
+        /// Sum of the blocks' versions.
         stamp: u64,
     },
-    /// How far a whole file reaches, from a server whose part says nothing of it.
-    FileLength {
-        /// In bytes.
+    /// With the descriptor, followed by that of its checksum table.
+    LentSummed {},
+    /// Lengths of a page of objects, compared with the lengths written.
+    Lengths {
+        /// Truncated objects: length, and length written.
+        cut: Vec<(ObjectId, (u64, u64))>,
+        /// Objects of the page.
+        examined: u64,
+        /// Number of objects with a compared length.
+        compared: u64,
+        /// The last one, if there are more after it.
+        more: Option<ObjectId>,
+    },
+    /// Result of a comparison with checksums, in granules.
+    Verified {
+        /// Whether the store keeps checksums.
+        kept: bool,
+        /// Bytes of a granule.
+        granule: u64,
+        /// Intact granules.
+        right: u64,
+        /// Granules without a checksum.
+        unknown: u64,
+        /// Offsets of damaged granules in the object.
+        damaged: Vec<u64>,
+    },
+    /// Data of an object, at most [`DATA_PARTS_MAX`] parts.
+    DataParts {
+        /// Start and end of each in the object, in order; holes between them.
+        parts: Vec<(u64, u64)>,
+        /// End of the searched range.
+        searched_to: u64,
+    },
+    /// Bytes used by a page of objects.
+    Stored {
+        /// Bytes of the store.
         bytes: u64,
+        /// The last object, if there are more after it.
+        more: Option<ObjectId>,
+    },
+    /// Length of a whole file, from a server with a part that does not determine it.
+    FileLength {
+        /// Number of bytes.
+        bytes: u64,
+    },
+    /// Names files: number and length.
+    CopyFiles {
+        /// The files.
+        files: Vec<(u64, u64)>,
+    },
+    /// An object was moved.
+    SetAside {
+        /// To this path of the server's machine.
+        path: String,
     },
 }
 encode_enum!(Reply {
@@ -757,7 +749,7 @@ encode_enum!(Reply {
     7 => Lent {},
     8 => NotLent {},
     9 => Errors { faults },
-    10 => OutboxTaken {},
+    10 => OutboxAttached {},
     11 => Objects { objects, more },
     12 => Space { space },
     13 => Status { json },
@@ -767,48 +759,55 @@ encode_enum!(Reply {
     17 => Pointer {},
     18 => Position { at },
     19 => Claimed { grants },
-    20 => NotMine {},
+    20 => NotOwner {},
     21 => FileLength { bytes },
     22 => NotNow {},
-    23 => Moment { stamp },
+    23 => AtomicData { stamp },
+    33 => CopyFiles { files },
+    34 => SetAside { path },
+    42 => LentSummed {},
+    43 => Lengths { cut, examined, compared, more },
+    44 => Verified { kept, granule, right, unknown, damaged },
+    52 => DataParts { parts, searched_to },
+    53 => Stored { bytes, more },
 });
 
-/// What a server tells a client unasked.
+/// Unsolicited messages of a server to a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// Give this lease back: somebody else waits for the file.
+    /// Recall of a lease: another client waits for the file.
     Recall {
         /// The file.
         inode: InodeId,
-        /// Which lease.
+        /// Number of the lease.
         number: u64,
     },
-    /// The request is being waited for: who has what it needs. Sent once a second, so that a wait is never silent.
+    /// The request waits; names the holder. Sent once a second, so that a wait is never silent.
     Waiting {
         /// Which request.
         request: u64,
-        /// For whom, in words.
+        /// Description of the holder.
         on: String,
     },
-    /// The server is going down in order; reconnecting is no use.
+    /// The server is shutting down; do not reconnect.
     Goodbye {
-        /// Which server says so.
+        /// The reporting server.
         server: ServerIndex,
     },
-    /// The last name of a file that this session uses is gone: whoever keeps it only to have it at hand lets go.
+    /// The last name of a file that this session uses was removed: a client that only caches the open file closes it.
     Unlinked {
         /// The file.
         inode: InodeId,
     },
-    /// Give this lock back, or what of it lies between these bytes: somebody else waits for them.
+    /// Recall of a lock, or of the part between these bytes: another client waits for it.
     RecallLock {
         /// The file.
         inode: InodeId,
-        /// Which lock.
+        /// Number of the lock.
         number: u64,
-        /// First byte that is wanted.
+        /// First byte requested.
         start: u64,
-        /// Behind the last.
+        /// One past the last.
         end: u64,
     },
 }
@@ -819,3 +818,35 @@ encode_enum!(Notice {
     4 => Unlinked { inode },
     5 => RecallLock { inode, number, start, end },
 });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pario_core::codec;
+
+    #[test]
+    fn messages_about_data_have_these_bytes() {
+        let object = ObjectId { inode: InodeId(7), generation: Generation(1) };
+        let request = Request::FindData { object, at: LocalOffset(3), bytes: 5 };
+        let bytes = codec::to_bytes(&request);
+        let mut expected = vec![95];
+        expected.extend(7u64.to_le_bytes());
+        expected.extend(1u32.to_le_bytes());
+        expected.extend(3u64.to_le_bytes());
+        expected.extend(5u64.to_le_bytes());
+        assert_eq!(bytes, expected);
+        assert_eq!(codec::from_bytes::<Request>(&bytes).unwrap(), request);
+        let bytes = codec::to_bytes(&Request::CountDirect { written: 1, read: 2 });
+        assert_eq!(bytes, [96, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        let bytes = codec::to_bytes(&Request::StoredBytes { after: None, limit: 3 });
+        assert_eq!(bytes, [97, 0, 3, 0, 0, 0]);
+        let bytes = codec::to_bytes(&Reply::Stored { bytes: 5, more: None });
+        assert_eq!(bytes, [53, 5, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let reply = Reply::DataParts { parts: vec![(1, 2)], searched_to: 9 };
+        let bytes = codec::to_bytes(&reply);
+        let mut expected = vec![52, 1, 0, 0, 0];
+        [1u64, 2, 9].iter().for_each(|number| expected.extend(number.to_le_bytes()));
+        assert_eq!(bytes, expected);
+        assert_eq!(codec::from_bytes::<Reply>(&bytes).unwrap(), reply);
+    }
+}

@@ -1,4 +1,4 @@
-//! A peer that is gone raises no SIGPIPE: a preloaded library must not kill its host.
+//! A closed connection raises no SIGPIPE: a preloaded library must not kill its host.
 //!
 //! While it is blocked, a signal stays pending even in a process that ignores it, so that this test can see one.
 

@@ -6,11 +6,11 @@ mod common;
 
 use std::os::fd::AsFd;
 
-use common::{Chance, KINDS, Kind, LIMIT, Peer, connect, ends, hello, sealed_reply, timed};
+use common::{KINDS, LIMIT, ScriptedPeer, Transport, connect, ends, hello, sealed_reply, timed};
 use pario_core::limits::{FRAME_BODY_BYTES_MAX, FRAME_DATA_BYTES_MAX, IN_FLIGHT_MAX};
-use pario_core::{Code, Generation, InodeId, LocalOffset, ObjectId};
+use pario_core::{Code, Generation, InodeId, LocalOffset, ObjectId, SeededRandom};
 use pario_net::connection::Connection;
-use pario_net::frame::{self, DataCheck, FrameKind, Head, MAGIC};
+use pario_net::frame::{self, DataCheck, FrameHead, FrameKind, MAGIC};
 use pario_net::greeting::{self, Challenge, Hello, Secret};
 use pario_net::message::{Notice, Reply, Request};
 
@@ -20,8 +20,8 @@ fn read_request(bytes: u32) -> Request {
     Request::Read { object: OBJECT, at: LocalOffset(0), bytes }
 }
 
-/// Sends bytes in pieces of any size; between them the other side may run.
-fn send_in_pieces(peer: &Peer, mut bytes: &[u8], chance: &mut Chance) {
+/// Sends bytes in pieces of random sizes; between them the other side may run.
+fn send_in_pieces(peer: &ScriptedPeer, mut bytes: &[u8], chance: &mut SeededRandom) {
     while !bytes.is_empty() {
         let (piece, rest) = bytes.split_at((1 + chance.index(1 + bytes.len() / 2)).min(bytes.len()));
         peer.send_bytes(piece);
@@ -34,12 +34,12 @@ fn send_in_pieces(peer: &Peer, mut bytes: &[u8], chance: &mut Chance) {
 fn answers_arrive_whole_however_they_are_cut() {
     for kind in KINDS {
         let (connection, server) = connect(kind, |mut peer| {
-            let (mut chance, mut waiting) = (Chance(1), Vec::new());
+            let (mut chance, mut waiting) = (SeededRandom::new(1), Vec::new());
             while let Some((number, request, _)) = peer.request() {
                 let Request::Read { bytes, .. } = request else { panic!("{request:?}") };
                 let data = vec![number.to_le_bytes()[0]; bytes as usize];
                 if number % 4 == 0 {
-                    let notice = Notice::Waiting { request: 99, on: "nobody".into() };
+                    let notice = Notice::Waiting { request: 99, on: "client 7".into() };
                     waiting.extend(frame::seal(FrameKind::Notice, 0, &notice, &[], DataCheck::None));
                 }
                 waiting.extend(sealed_reply(number, &Reply::Data {}, &data, peer.stream.data_check()));
@@ -56,7 +56,7 @@ fn answers_arrive_whole_however_they_are_cut() {
                 .zip(sizes)
                 .map(|(number, bytes)| connection.start_as(*number, &read_request(bytes), &[], &[]).unwrap())
                 .collect();
-            // Fetched in another order than asked, with and without memory of the caller's own.
+            // Awaited in another order than requested, with and without a buffer of the caller.
             for (place, ticket) in tickets.into_iter().enumerate().rev() {
                 let mut own = vec![0; sizes[place] as usize];
                 let target = (place % 2 == 0).then_some(&mut own[..]);
@@ -104,7 +104,7 @@ fn requests_with_data_arrive_whole_and_in_order() {
 #[test]
 fn descriptors_travel_only_where_memory_is_shared() {
     for kind in KINDS {
-        let shared = kind != Kind::Tcp;
+        let shared = kind != Transport::Tcp;
         let (connection, server) = connect(kind, move |mut peer| {
             let (number, _, _) = peer.request().unwrap();
             assert_eq!(peer.descriptors.len(), usize::from(shared), "{kind:?}");
@@ -112,7 +112,7 @@ fn descriptors_travel_only_where_memory_is_shared() {
                 let mut bytes = [0; 6];
                 assert_eq!(rustix::io::pread(&descriptor, &mut bytes, 0), Ok(6));
                 assert_eq!(&bytes, b"inside");
-                peer.reply_with(number, &Reply::OutboxTaken {}, &[descriptor.as_fd(), descriptor.as_fd()]);
+                peer.reply_with(number, &Reply::OutboxAttached {}, &[descriptor.as_fd(), descriptor.as_fd()]);
             } else {
                 peer.reply(number, &Reply::Done {}, &[]);
             }
@@ -128,17 +128,17 @@ fn descriptors_travel_only_where_memory_is_shared() {
     }
 }
 
-/// Descriptors that come while other answers wait on the stream go to the answer that brings them.
+/// Descriptors that arrive while other answers wait on the stream belong to the answer that carries them.
 #[test]
 fn descriptors_find_their_answer_among_others() {
-    for kind in [Kind::Pair, Kind::Unix] {
+    for kind in [Transport::Pair, Transport::Unix] {
         let (connection, server) = connect(kind, |mut peer| {
             let numbers: Vec<u64> = (0..4).map(|_| peer.request().unwrap().0).collect();
             let file = tempfile::tempfile().unwrap();
             peer.reply(numbers[0], &Reply::Data {}, &[1; 100]);
             peer.reply_with(numbers[1], &Reply::Lent {}, &[file.as_fd()]);
             peer.reply(numbers[2], &Reply::Data {}, &[2; 100]);
-            peer.reply_with(numbers[3], &Reply::OutboxTaken {}, &[file.as_fd(), file.as_fd()]);
+            peer.reply_with(numbers[3], &Reply::OutboxAttached {}, &[file.as_fd(), file.as_fd()]);
         });
         let requests = [
             read_request(100),
@@ -163,7 +163,7 @@ fn many_threads_each_get_their_own_answer() {
         let (connection, server) = connect(kind, |mut peer| {
             let (mut held, mut seen): (Option<(u64, u32)>, usize) = (None, 0);
             while let Some((number, request, _)) = peer.request() {
-                // Every other answer is overtaken by the next one, while all threads surely ask.
+                // Every other answer is overtaken by the next one, while all threads have requests in flight.
                 seen += 1;
                 let bytes = if let Request::Read { bytes, .. } = request { bytes } else { 0 };
                 if seen < 100 && held.is_none() {
@@ -233,7 +233,7 @@ fn a_peer_that_hangs_up_inside_a_frame_is_lost() {
 }
 
 fn head(body_bytes: u32, data_bytes: u32) -> [u8; 32] {
-    let head = Head {
+    let head = FrameHead {
         kind: FrameKind::Reply,
         data_checked: false,
         body_bytes,
@@ -273,7 +273,7 @@ fn frames_that_break_the_rules_end_the_connection() {
             let (connection, server) = connect(kind, move |mut peer| {
                 peer.request().unwrap();
                 peer.send_bytes(&bytes);
-                // Whoever is told nonsense hangs up.
+                // A peer that receives invalid bytes closes the connection.
                 assert!(peer.frame().is_none(), "{kind:?} {name}");
             });
             let (fault, took) = timed(|| connection.call(&Request::Space {}).unwrap_err());
@@ -286,11 +286,14 @@ fn frames_that_break_the_rules_end_the_connection() {
     }
 }
 
-/// What a client says of a greeting in which the peer answers `with`.
-fn greet_with(kind: Kind, with: impl FnOnce(&mut Peer, Hello) + Send + 'static) -> pario_core::Fault {
+/// A client's error for a greeting in which the peer answers `with`.
+fn greet_with(
+    kind: Transport,
+    with: impl FnOnce(&mut ScriptedPeer, Hello) + Send + 'static,
+) -> pario_core::Fault {
     let (ours, theirs) = ends(kind);
     let server = std::thread::spawn(move || {
-        let mut peer = Peer::new(theirs);
+        let mut peer = ScriptedPeer::new(theirs);
         let hello: Hello = peer.frame().unwrap().message().unwrap();
         with(&mut peer, hello);
         while peer.frame().is_some() {}
@@ -345,8 +348,8 @@ fn a_greeting_answered_by_nonsense_is_refused() {
     }
 }
 
-/// Many requests may be under way; one more than the limit waits for an answer instead of failing, also when nobody else
-/// reads: whoever starts requests without waiting for answers must not wait for ever.
+/// Many requests may be in flight; one more than the limit waits for an answer instead of failing, also when no other thread reads: a
+/// caller that starts requests without awaiting answers must not wait for ever.
 #[test]
 fn more_requests_than_may_be_under_way_wait_their_turn() {
     for kind in KINDS {

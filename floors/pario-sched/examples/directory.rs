@@ -1,8 +1,8 @@
 //! Schedules plain `pread` and `pwrite` on the files of a directory: `cargo run -p pario-sched --example directory [POLICY]`.
 //!
-//! The scheduler has no threads and no clock; this host brings both. Four application threads post their requests and wait for them;
-//! two workers ask the controller what to run, run it, and report back. One application writes a file, three read it in
-//! interleaved pieces; what they read is checked, because reads that were posted after a write see it.
+//! The scheduler has no threads and no clock; this host provides both. Four application threads post their requests and wait for them;
+//! two workers ask the controller for a run, execute it, and complete it. One application writes a file, three read it in interleaved
+//! pieces; the bytes read are checked, because reads that were posted after a write see it.
 
 #![expect(clippy::print_stdout, reason = "an example is for reading")]
 #![expect(clippy::disallowed_methods, reason = "this host owns its clock")]
@@ -17,39 +17,41 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pario_sched::{ApplicationId, Controller, FileId, Kind, Options, Outcome, Pick, Request, RequestId, Run};
+use pario_sched::{
+    ApplicationId, Controller, FileId, IoKind, IoRun, Options, Outcome, Pick, Request, RequestId,
+};
 
 const PIECE: usize = 8192;
 const PIECES: u64 = 512;
 const READERS: u64 = 3;
 
-/// What the threads share: the controller and the buffers of unfinished requests.
-struct Shared {
+/// Shared state of the threads: the controller and the buffers of unfinished requests.
+struct SharedState {
     controller: Controller,
     buffers: HashMap<RequestId, Vec<u8>>,
     finished: HashMap<RequestId, io::Result<Vec<u8>>>,
     ended: bool,
 }
 
-/// A directory whose files are read and written through the scheduler.
-struct Directory {
-    shared: Mutex<Shared>,
-    /// Something was posted, finished, or ended.
+/// A directory with files that are read and written through the scheduler.
+struct ScheduledDirectory {
+    shared: Mutex<SharedState>,
+    /// A request was posted or finished, or the run ends.
     changed: Condvar,
     files: Vec<File>,
     start: Instant,
 }
 
-impl Directory {
+impl ScheduledDirectory {
     fn now_us(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared> {
+    fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a request; a full queue slows the caller down until there is room.
+    /// Posts a request; a full queue blocks the caller until a slot is free.
     fn post(&self, request: Request, buffer: Vec<u8>) -> RequestId {
         let mut shared = self.lock();
         loop {
@@ -74,13 +76,17 @@ impl Directory {
         }
     }
 
-    fn wait<'a>(&self, shared: MutexGuard<'a, Shared>, longest: Duration) -> MutexGuard<'a, Shared> {
+    fn wait<'a>(
+        &self,
+        shared: MutexGuard<'a, SharedState>,
+        longest: Duration,
+    ) -> MutexGuard<'a, SharedState> {
         self.changed
             .wait_timeout(shared, longest)
             .map_or_else(|poisoned| poisoned.into_inner().0, |(shared, _)| shared)
     }
 
-    /// A worker: asks, runs, reports.
+    /// Loop of a worker: asks, executes, completes.
     fn work(&self) {
         let mut shared = self.lock();
         while !shared.ended {
@@ -111,18 +117,18 @@ impl Directory {
         }
     }
 
-    /// One plain system call for each part. A host with `preadv` says so with `set_vectored` and makes one call for all.
-    fn execute(&self, run: &Run, buffers: Vec<Vec<u8>>) -> Vec<io::Result<Vec<u8>>> {
+    /// One plain system call for each part. A host with `preadv` declares it with `set_vectored` and makes one call for all.
+    fn execute(&self, run: &IoRun, buffers: Vec<Vec<u8>>) -> Vec<io::Result<Vec<u8>>> {
         let index = usize::try_from(run.file.0).unwrap_or(usize::MAX);
         let file = self.files.get(index);
         let access = |offset: u64, mut buffer: Vec<u8>| {
             let file = file.ok_or(io::ErrorKind::NotFound)?;
             match run.kind {
-                Kind::Read => {
+                IoKind::Read => {
                     let moved = file.read_at(&mut buffer, offset)?;
                     buffer.truncate(moved);
                 }
-                Kind::Write => file.write_all_at(&buffer, offset)?,
+                IoKind::Write => file.write_all_at(&buffer, offset)?,
             }
             Ok(buffer)
         };
@@ -139,8 +145,8 @@ fn pattern(piece: u64) -> u8 {
     u8::try_from(piece % 251).unwrap_or(0)
 }
 
-/// Posts a write for every piece, and waits for none: reads that are posted later see them all the same.
-fn post_writes(directory: &Directory) -> Vec<RequestId> {
+/// Posts a write for every piece without waiting: reads that are posted later see them all the same.
+fn post_writes(directory: &ScheduledDirectory) -> Vec<RequestId> {
     let post = |piece: u64| {
         let request = Request::write(FileId(0), ApplicationId(0), piece * PIECE as u64, PIECE as u64, 0);
         directory.post(request, vec![pattern(piece); PIECE])
@@ -149,7 +155,7 @@ fn post_writes(directory: &Directory) -> Vec<RequestId> {
 }
 
 /// Reads every third piece, one after the other; returns how many were wrong.
-fn read_own(directory: &Directory, reader: u64) -> io::Result<u64> {
+fn read_own(directory: &ScheduledDirectory, reader: u64) -> io::Result<u64> {
     let mut wrong = 0;
     for piece in (0..PIECES).filter(|piece| piece % READERS == reader) {
         let request =
@@ -165,14 +171,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let open =
         |name: &str| File::options().read(true).write(true).create_new(true).open(folder.path().join(name));
-    let shared = Shared {
+    let shared = SharedState {
         controller: Controller::new(&policy, Options::default())?,
         buffers: HashMap::new(),
         finished: HashMap::new(),
         ended: false,
     };
     let (shared, changed, files) = (Mutex::new(shared), Condvar::new(), vec![open("field")?]);
-    let directory = Directory { shared, changed, files, start: Instant::now() };
+    let directory = ScheduledDirectory { shared, changed, files, start: Instant::now() };
     let wrong = thread::scope(|scope| {
         let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| directory.work())).collect();
         let writes = post_writes(&directory);
@@ -205,5 +211,5 @@ fn main() -> Result<(), Box<dyn Error>> {
             "application {id}: {bytes} bytes, 99 % waited up to {wait} us and were served within {service} us"
         );
     }
-    if wrong == 0 { Ok(()) } else { Err("a reader saw bytes that nobody wrote".into()) }
+    if wrong == 0 { Ok(()) } else { Err("a reader saw bytes that were never written".into()) }
 }

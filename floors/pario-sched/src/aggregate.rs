@@ -1,8 +1,8 @@
 //! Aggregation: waiting requests of one file and kind, in offset order, become virtual requests.
 //!
-//! Never: holds a request that must wait for other bytes (see `order`); tells the policy (it returns what changed).
-//! Always: a waiting request is in exactly one virtual request; parts are in offset order; a virtual request is
-//! within the limits of bytes and parts, unless it is one request alone.
+//! Never: holds a request that must wait for other bytes (see `order`); calls the policy (it returns the changes). Always: a waiting
+//! request is in exactly one virtual request; parts are in offset order; a virtual request is within the limits of bytes and parts,
+//! unless it is a single request.
 
 use crate::index::Index;
 use crate::options::Options;
@@ -11,11 +11,11 @@ use crate::request::{Request, RequestId};
 
 /// The virtual requests of one file and kind by first byte.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct OffsetQueue {
     by_start: Index<(u64, VirtualId), ()>,
 }
 
-impl Queue {
+impl OffsetQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.by_start.is_empty()
     }
@@ -25,40 +25,40 @@ impl Queue {
     }
 }
 
-/// What a new request did.
+/// Effect of a new request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum QueueChange {
     /// It is a virtual request of its own.
     New(Virtual),
     /// It became part of one.
     Grown(Virtual),
-    /// It became part of `into`, which then touched `gone` and took that in, too.
+    /// It became part of `into`, which then touched and absorbed `gone`.
     Merged { into: Virtual, gone: Virtual },
 }
 
-/// What is left when a request was taken out.
+/// Effect of a removed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
     /// A smaller virtual request.
     Shrunk(Virtual),
-    /// Nothing.
+    /// None is left.
     Gone(Virtual),
 }
 
 #[derive(Debug, Clone)]
 struct Bundle {
     of: Virtual,
-    parts: Parts,
+    parts: VirtualParts,
 }
 
-/// The requests of a virtual request with their offsets, in the order of offsets. Most have one, which needs no memory of its own.
+/// The requests of a virtual request with their offsets, in offset order. Most have one, which needs no heap memory.
 #[derive(Debug, Clone)]
-pub(crate) enum Parts {
+pub(crate) enum VirtualParts {
     One((u64, RequestId)),
     Many(Vec<(u64, RequestId)>),
 }
 
-impl Parts {
+impl VirtualParts {
     pub(crate) fn ids(&self) -> impl Iterator<Item = RequestId> {
         self.as_slice().iter().map(|(_, id)| *id)
     }
@@ -99,34 +99,39 @@ impl Bundles {
         Self { bundles: Vec::new(), free: Vec::new(), joins, bytes_max, parts_max, near_bytes }
     }
 
-    /// Puts a request into the queue, alone or with its neighbours.
-    pub(crate) fn insert(&mut self, queue: &mut Queue, id: RequestId, request: &Request) -> Change {
+    /// Adds a request to the queue, alone or with its neighbours.
+    pub(crate) fn insert(
+        &mut self,
+        queue: &mut OffsetQueue,
+        id: RequestId,
+        request: &Request,
+    ) -> QueueChange {
         let (before, after) = self.neighbours(queue, request);
         match (before, after) {
             (Some(before), after) => {
                 let grown = self.grow(queue, before, id, request);
                 match after.filter(|after| self.touch(&grown, &self.of(*after))) {
                     Some(after) => self.merge(queue, grown, after),
-                    None => Change::Grown(grown),
+                    None => QueueChange::Grown(grown),
                 }
             }
-            (None, Some(after)) => Change::Grown(self.grow(queue, after, id, request)),
-            (None, None) => Change::New(self.make(queue, id, request)),
+            (None, Some(after)) => QueueChange::Grown(self.grow(queue, after, id, request)),
+            (None, None) => QueueChange::New(self.make(queue, id, request)),
         }
     }
 
-    /// Takes out a whole virtual request, to be served; its parts come in offset order.
-    pub(crate) fn take(&mut self, queue: &mut Queue, id: VirtualId) -> (Virtual, Parts) {
+    /// Removes a whole virtual request, to be served; its parts are in offset order.
+    pub(crate) fn take(&mut self, queue: &mut OffsetQueue, id: VirtualId) -> (Virtual, VirtualParts) {
         let bundle = self.bundles[id.index()].take().expect("a policy picks only what waits");
         queue.by_start.remove(&(bundle.of.start, id));
         self.free.push(id);
         (bundle.of, bundle.parts)
     }
 
-    /// Takes out one request that will not be served; the others are looked up.
+    /// Removes one request that will not be served.
     pub(crate) fn withdraw<'a>(
         &mut self,
-        queue: &mut Queue,
+        queue: &mut OffsetQueue,
         id: VirtualId,
         request: RequestId,
         look_up: impl Fn(RequestId) -> Option<&'a Request>,
@@ -146,7 +151,7 @@ impl Bundles {
     }
 
     pub(crate) fn of(&self, id: VirtualId) -> Virtual {
-        self.bundles[id.index()].as_ref().expect("only waiting virtual requests are asked for").of
+        self.bundles[id.index()].as_ref().expect("only waiting virtual requests are looked up").of
     }
 
     fn bundle(&mut self, id: VirtualId) -> &mut Bundle {
@@ -154,7 +159,7 @@ impl Bundles {
     }
 
     /// The virtual requests before and after a request that it can join.
-    fn neighbours(&self, queue: &Queue, request: &Request) -> (Option<VirtualId>, Option<VirtualId>) {
+    fn neighbours(&self, queue: &OffsetQueue, request: &Request) -> (Option<VirtualId>, Option<VirtualId>) {
         if self.joins == Joins::Never || request.length == 0 {
             return (None, None);
         }
@@ -177,18 +182,24 @@ impl Bundles {
             && first.parts + second.parts <= self.parts_max
     }
 
-    fn make(&mut self, queue: &mut Queue, id: RequestId, request: &Request) -> Virtual {
+    fn make(&mut self, queue: &mut OffsetQueue, id: RequestId, request: &Request) -> Virtual {
         let name = self.free.pop().unwrap_or_else(|| {
             self.bundles.push(None);
             VirtualId(u32::try_from(self.bundles.len() - 1).expect("the queue limit is below 2^32"))
         });
         let of = single(name, id, request);
-        self.bundles[name.index()] = Some(Bundle { of, parts: Parts::One((request.offset, id)) });
+        self.bundles[name.index()] = Some(Bundle { of, parts: VirtualParts::One((request.offset, id)) });
         queue.by_start.insert((of.start, name), ());
         of
     }
 
-    fn grow(&mut self, queue: &mut Queue, name: VirtualId, id: RequestId, request: &Request) -> Virtual {
+    fn grow(
+        &mut self,
+        queue: &mut OffsetQueue,
+        name: VirtualId,
+        id: RequestId,
+        request: &Request,
+    ) -> Virtual {
         let bundle = self.bundle(name);
         let (before, of) = (bundle.of, united(&bundle.of, &single(name, id, request)));
         let part = (request.offset, id);
@@ -202,7 +213,7 @@ impl Bundles {
         of
     }
 
-    fn merge(&mut self, queue: &mut Queue, grown: Virtual, after: VirtualId) -> Change {
+    fn merge(&mut self, queue: &mut OffsetQueue, grown: Virtual, after: VirtualId) -> QueueChange {
         let (gone, parts) = self.take(queue, after);
         let into = united(&grown, &gone);
         let bundle = self.bundle(grown.id);
@@ -211,7 +222,7 @@ impl Bundles {
         own.extend(parts.as_slice());
         // Overlapping reads may lie across the seam.
         own.sort();
-        Change::Merged { into, gone }
+        QueueChange::Merged { into, gone }
     }
 
     /// The parts of a virtual request.
@@ -238,7 +249,7 @@ fn single(name: VirtualId, id: RequestId, request: &Request) -> Virtual {
     }
 }
 
-/// Both together, under the name of the first.
+/// Both together, under the id of the first.
 fn united(one: &Virtual, other: &Virtual) -> Virtual {
     let older = if other.oldest < one.oldest { other } else { one };
     Virtual {

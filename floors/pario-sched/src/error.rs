@@ -1,44 +1,44 @@
-//! What can be refused, and why. Always: an error says what was asked and what the limit or the list is.
+//! Errors of the scheduler. Always: an error names the requested value and the limit or the list of valid values.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::request::{ApplicationId, HostId, RequestId};
 
-/// A controller cannot be made.
+/// A controller cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetupError {
     /// No policy has this name.
     UnknownPolicy {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing policies.
         known: Vec<&'static str>,
     },
-    /// An option has a value that cannot work.
+    /// An option has an invalid value.
     Option {
-        /// Which.
+        /// The option.
         name: &'static str,
-        /// What it must be.
+        /// Its valid range.
         rule: &'static str,
     },
 }
 
-/// A request is not taken; nothing has changed.
+/// A request is refused; the controller is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// The application has as many requests unfinished as it may now have: post again when one of its requests is complete.
+pub enum PostRefused {
+    /// The application has reached its present limit of unfinished requests: post again when one of them is complete.
     ApplicationFull {
-        /// Which.
+        /// The application.
         application: ApplicationId,
-        /// How many it has.
+        /// Its unfinished requests.
         queued: usize,
-        /// How many it may have now; falls as the whole queue fills, so that there is always room for others.
+        /// Its limit now; falls as the whole queue fills, so that other applications can always post.
         limit: usize,
     },
-    /// The controller is full, whoever asks.
+    /// The controller is full, for every application.
     Full {
-        /// How many requests it holds at most.
+        /// The limit.
         limit: usize,
     },
     /// More applications or files have unfinished requests than the options allow.
@@ -55,11 +55,11 @@ pub enum Refused {
         /// As posted.
         length: u64,
     },
-    /// No such host was added.
+    /// No host with this id was added.
     UnknownHost(HostId),
 }
 
-/// `complete` was told of a request that is not running: never picked, already completed, or unknown.
+/// `complete` was called for a request that is not running: never picked, already completed, or unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotRunning(pub RequestId);
 
@@ -74,17 +74,19 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for PostRefused {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ApplicationFull { application, queued, limit } => {
                 write!(
                     out,
-                    "application {} has {queued} unfinished requests and may now have {limit}",
+                    "application {} has {queued} unfinished requests, its limit now is {limit}: wait for one to complete",
                     application.0
                 )
             }
-            Self::Full { limit } => write!(out, "the scheduler holds {limit} requests and no more"),
+            Self::Full { limit } => {
+                write!(out, "the scheduler is full ({limit} requests): wait for one to complete")
+            }
             Self::TooMany { what, limit } => write!(out, "more than {limit} {what} have unfinished requests"),
             Self::Range { offset, length } => {
                 write!(out, "a request of {length} bytes at {offset} ends beyond the largest offset")
@@ -101,5 +103,5 @@ impl fmt::Display for NotRunning {
 }
 
 impl Error for SetupError {}
-impl Error for Refused {}
+impl Error for PostRefused {}
 impl Error for NotRunning {}

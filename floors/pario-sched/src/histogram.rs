@@ -1,11 +1,11 @@
-//! A histogram with four buckets to each doubling: a value is known to a quarter, and a histogram takes what its values need.
+//! A histogram with four buckets per doubling: values are known to a quarter, and memory grows with the largest value.
 //!
 //! Always: 256 buckets at most; merging two is the same as recording all values into one.
 
-/// Buckets to a doubling.
+/// Buckets per doubling.
 const PER_DOUBLING: u64 = 4;
 
-/// How often values came, by size.
+/// Counts of values, by size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -15,7 +15,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// One more value.
+    /// Records one value.
     pub fn record(&mut self, value: u64) {
         let bucket = bucket(value);
         if self.buckets.len() <= bucket {
@@ -27,7 +27,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// All values of another one too.
+    /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if self.buckets.len() < other.buckets.len() {
             self.buckets.resize(other.buckets.len(), 0);
@@ -40,7 +40,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
@@ -77,7 +77,7 @@ impl Histogram {
         self.max
     }
 
-    /// Buckets that are not empty: the largest value each takes, and how many it has.
+    /// Buckets that are not empty: the largest value of each, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> {
         self.buckets
             .iter()

@@ -1,10 +1,10 @@
-//! An ordered index in which every subtree knows a summary of its values: the first key whose value passes a test is found
-//! without looking at those before it. Everything that decides stands on it.
+//! Ordered index in which every subtree has a summary of its values: finds the first key with a value that passes a test without reading
+//! the keys before it. All scheduling decisions use it.
 //!
-//! It is a B+ tree. A node that becomes empty is given back; nodes are not filled up from their neighbours, so that taking out is cheap.
+//! It is a B+ tree. An empty node is freed; nodes are not refilled from their neighbours, so that removal is cheap.
 //!
-//! Never: allocates for a search. Always: insert, remove, set and searches by an exact summary enter one node of each level
-//! (two for a search that starts at the end of a node); nodes entered are counted.
+//! Never: allocates for a search. Always: insert, remove, set and searches by an exact summary enter one node of each level (two for a
+//! search that starts at the end of a node); nodes entered are counted.
 
 use std::cell::Cell;
 
@@ -12,9 +12,9 @@ const NIL: u32 = u32::MAX;
 /// Entries of a node.
 const WIDTH: usize = 16;
 
-/// A value that can be summed up over a subtree.
+/// A value that can be summarised over a subtree.
 pub(crate) trait Summary: Copy + PartialEq {
-    /// Both together.
+    /// The summary of both.
     fn with(self, other: Self) -> Self;
 }
 
@@ -22,7 +22,7 @@ impl Summary for () {
     fn with(self, (): Self) {}
 }
 
-/// Summed up by the smallest.
+/// Summarised by the smallest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Least(pub(crate) u64);
 
@@ -32,18 +32,18 @@ impl Summary for Least {
     }
 }
 
-/// A leaf (`children` unused) or an inner node: below child `at` are the keys from `keys[at]` on; the first child takes all smaller ones.
+/// A leaf (`children` unused) or an inner node: below child `at` are the keys from `keys[at]` on; the first child has all smaller ones.
 #[derive(Debug, Clone)]
-struct Node<K, V> {
+struct IndexNode<K, V> {
     len: usize,
     leaf: bool,
     keys: [K; WIDTH],
-    /// Of a leaf the values, of an inner node the summaries of its children.
+    /// Values of a leaf, or summaries of the children of an inner node.
     values: [V; WIDTH],
     children: [u32; WIDTH],
 }
 
-impl<K: Ord + Copy, V: Summary> Node<K, V> {
+impl<K: Ord + Copy, V: Summary> IndexNode<K, V> {
     fn new(leaf: bool, (key, value, child): (K, V, u32)) -> Self {
         Self { len: 1, leaf, keys: [key; WIDTH], values: [value; WIDTH], children: [child; WIDTH] }
     }
@@ -56,12 +56,12 @@ impl<K: Ord + Copy, V: Summary> Node<K, V> {
         &self.values[..self.len]
     }
 
-    /// How many keys are below this one.
+    /// Number of keys below this one.
     fn below(&self, key: &K) -> usize {
         self.keys().partition_point(|here| here < key)
     }
 
-    /// Where the child with this key is.
+    /// Index of the child with this key.
     fn child_of(&self, key: &K) -> usize {
         self.keys().partition_point(|here| here <= key).saturating_sub(1)
     }
@@ -90,7 +90,7 @@ impl<K: Ord + Copy, V: Summary> Node<K, V> {
         self.len -= 1;
     }
 
-    /// Adds an entry to a full node: what comes behind it here is returned as a new node.
+    /// Adds an entry to a full node; the entries after it are returned as a new node.
     fn insert_and_split(&mut self, at: usize, entry: (K, V, u32)) -> Self {
         // Keys often grow: then this node stays full and the new one begins with the new key.
         if at == WIDTH {
@@ -114,7 +114,7 @@ impl<K: Ord + Copy, V: Summary> Node<K, V> {
 /// Keys in order, each with a value.
 #[derive(Debug)]
 pub(crate) struct Index<K, V> {
-    nodes: Vec<Node<K, V>>,
+    nodes: Vec<IndexNode<K, V>>,
     free: Vec<u32>,
     root: u32,
     visited: Cell<u64>,
@@ -131,7 +131,7 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         self.root == NIL
     }
 
-    /// Nodes looked at since the last call.
+    /// Nodes read since the last call.
     pub(crate) fn take_visited(&self) -> u64 {
         self.visited.take()
     }
@@ -141,21 +141,21 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         if self.root == NIL { None } else { self.visit(self.root).summary() }
     }
 
-    /// Adds a key that is not there.
+    /// Adds a new key.
     pub(crate) fn insert(&mut self, key: K, value: V) {
         if self.root == NIL {
-            self.root = self.add(Node::new(true, (key, value, NIL)));
+            self.root = self.add(IndexNode::new(true, (key, value, NIL)));
             return;
         }
         let left = self.root;
         if let Some(right) = self.insert_at(left, key, value) {
-            let mut root = Node::new(false, self.entry(left));
+            let mut root = IndexNode::new(false, self.entry(left));
             root.insert(1, self.entry(right));
             self.root = self.add(root);
         }
     }
 
-    /// Takes a key out; whether it was there.
+    /// Removes a key; returns whether it existed.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         if self.root == NIL {
             return false;
@@ -171,9 +171,9 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         removed
     }
 
-    /// Changes the value of a key that is there.
+    /// Changes the value of an existing key.
     pub(crate) fn set(&mut self, key: &K, value: V) {
-        assert!(self.root != NIL, "only a key that is there changes its value");
+        assert!(self.root != NIL, "set of a missing key");
         self.set_at(self.root, key, value);
     }
 
@@ -194,7 +194,7 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         if self.root == NIL { None } else { self.first_from_at(self.root, least) }
     }
 
-    /// The first key whose value passes; a summary passes exactly when one of its values does.
+    /// The first key with a value that passes; a summary passes exactly when one of its values does.
     pub(crate) fn first_where(&self, passes: impl Fn(V) -> bool) -> Option<K> {
         if self.root == NIL {
             return None;
@@ -209,21 +209,21 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         }
     }
 
-    /// The last key below `limit` whose value passes; a summary passes at least when one of its values does.
+    /// The last key below `limit` with a value that passes; a summary passes at least when one of its values does.
     pub(crate) fn last_where(&self, limit: &K, passes: impl Fn(V) -> bool) -> Option<K> {
         if self.root == NIL { None } else { self.last_where_at(self.root, limit, &passes) }
     }
 
-    fn node(&self, at: u32) -> &Node<K, V> {
+    fn node(&self, at: u32) -> &IndexNode<K, V> {
         &self.nodes[at as usize]
     }
 
-    fn visit(&self, at: u32) -> &Node<K, V> {
+    fn visit(&self, at: u32) -> &IndexNode<K, V> {
         self.visited.set(self.visited.get() + 1);
         self.node(at)
     }
 
-    fn add(&mut self, node: Node<K, V>) -> u32 {
+    fn add(&mut self, node: IndexNode<K, V>) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.nodes[slot as usize] = node;
             return slot;
@@ -232,13 +232,13 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         u32::try_from(self.nodes.len() - 1).expect("the queue limit is below 2^32")
     }
 
-    /// How a node stands in its parent.
+    /// A node's entry in its parent.
     fn entry(&self, at: u32) -> (K, V, u32) {
         let node = self.node(at);
-        (node.keys[0], node.summary().expect("an empty node has no place"), at)
+        (node.keys[0], node.summary().expect("an empty node has no entry"), at)
     }
 
-    /// Returns the new right neighbour of a node that had to split.
+    /// Returns the new right neighbour if the node was split.
     fn insert_at(&mut self, at: u32, key: K, value: V) -> Option<u32> {
         let node = self.visit(at);
         if node.leaf {
@@ -291,7 +291,7 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         let node = self.visit(at);
         let (place, value) = if node.leaf {
             let place = node.below(key);
-            assert!(node.keys().get(place) == Some(key), "only a key that is there changes its value");
+            assert!(node.keys().get(place) == Some(key), "set of a missing key");
             (place, value)
         } else {
             let place = node.child_of(key);
@@ -299,7 +299,7 @@ impl<K: Ord + Copy, V: Summary> Index<K, V> {
         };
         let node = &mut self.nodes[at as usize];
         node.values[place] = value;
-        node.summary().expect("it has the key")
+        node.summary().expect("the node has the key")
     }
 
     fn first_from_at(&self, at: u32, least: &K) -> Option<K> {
@@ -337,17 +337,17 @@ mod tests {
     const KEYS: u16 = 600;
 
     #[derive(Debug, Clone)]
-    enum Act {
+    enum IndexAct {
         Insert(u16, u64),
         Remove(u16),
         Set(u16, u64),
     }
 
-    fn act() -> impl Strategy<Value = Act> {
+    fn act() -> impl Strategy<Value = IndexAct> {
         prop_oneof![
-            3 => (0..KEYS, 0..32_u64).prop_map(|(key, value)| Act::Insert(key, value)),
-            2 => (0..KEYS).prop_map(Act::Remove),
-            1 => (0..KEYS, 0..32_u64).prop_map(|(key, value)| Act::Set(key, value)),
+            3 => (0..KEYS, 0..32_u64).prop_map(|(key, value)| IndexAct::Insert(key, value)),
+            2 => (0..KEYS).prop_map(IndexAct::Remove),
+            1 => (0..KEYS, 0..32_u64).prop_map(|(key, value)| IndexAct::Set(key, value)),
         ]
     }
 
@@ -358,14 +358,14 @@ mod tests {
             let mut model = BTreeMap::new();
             for act in acts {
                 match act {
-                    Act::Insert(key, value) => {
+                    IndexAct::Insert(key, value) => {
                         if let std::collections::btree_map::Entry::Vacant(slot) = model.entry(key) {
                             slot.insert(value);
                             index.insert(key, Least(value));
                         }
                     }
-                    Act::Remove(key) => prop_assert_eq!(index.remove(&key), model.remove(&key).is_some()),
-                    Act::Set(key, value) => {
+                    IndexAct::Remove(key) => prop_assert_eq!(index.remove(&key), model.remove(&key).is_some()),
+                    IndexAct::Set(key, value) => {
                         if let Some(slot) = model.get_mut(&key) {
                             *slot = value;
                             index.set(&key, Least(value));

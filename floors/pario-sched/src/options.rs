@@ -1,4 +1,4 @@
-//! What a controller can be told when it is made. Always: checked once, by [`Options::check`]; every limit is here.
+//! Options of a controller. Always: checked once, by [`Options::check`]; every limit is here.
 
 use crate::error::SetupError;
 
@@ -12,9 +12,9 @@ pub struct Options {
     pub queue_max: usize,
     /// At most this many unfinished requests of one application; fewer while the whole queue is nearly full.
     pub application_queue_max: usize,
-    /// Applications remembered at once; those without requests are forgotten first.
+    /// Applications remembered; those without requests are forgotten first.
     pub applications_max: usize,
-    /// Files remembered at once; those without requests are forgotten first.
+    /// Files remembered; those without requests are forgotten first.
     pub files_max: usize,
     /// A request that runs longer than this is overdue.
     pub overdue_us: u64,
@@ -30,22 +30,22 @@ pub struct Options {
     pub trace_records_max: usize,
     /// For `mlf`.
     pub quantum: QuantumOptions,
-    /// For `wsjf`: a request of one mebibyte may be passed by requests that come up to this much later.
+    /// For `wsjf`: a request of one mebibyte may be passed by requests that arrive up to this much later.
     pub wsjf_us_per_mib: u64,
-    /// For `deadline`: when a read without deadline should be done, counted from its arrival.
+    /// For `deadline`: deadline of a read without its own, counted from its arrival.
     pub deadline_read_us: u64,
     /// For `deadline`: the same for a write.
     pub deadline_write_us: u64,
     /// For `tbf`: bytes a second for each unit of an application's weight.
     pub tbf_bytes_per_second: u64,
-    /// For `tbf`: how many bytes an application can save up.
+    /// For `tbf`: largest credit of an application, in bytes.
     pub tbf_burst_bytes: u64,
 }
 
 /// Whether requests form virtual requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Aggregation {
-    /// As the policy is meant: `fifo` does not, all others do.
+    /// The policy's default: `fifo` does not, all others do.
     #[default]
     ByPolicy,
     /// Never.
@@ -54,32 +54,32 @@ pub enum Aggregation {
     On,
 }
 
-/// The quantum of `mlf`: bytes that a virtual request gains each round, and what a file may use in a row.
+/// The quantum of `mlf`: bytes that a virtual request gains each round, and the most that a file may use in a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuantumOptions {
-    /// The paper's QB: what a file begins with.
+    /// The paper's QB: a file's first quantum.
     pub base_bytes: u64,
-    /// It never falls below.
+    /// Smallest quantum.
     pub bytes_min: u64,
-    /// It never grows beyond.
+    /// Largest quantum.
     pub bytes_max: u64,
-    /// A virtual request that was not chosen in this many choices (and sixteen for each one that waits with it) goes first. Fewer
-    /// make the bound on waiting tighter; too few serve in the order of arrival before weights come to bear.
+    /// A virtual request that was not chosen in this many choices (and sixteen for each request that waits with it) is served first.
+    /// Fewer make the bound on waiting tighter; too few serve in the order of arrival before weights take effect.
     pub patience_choices: u64,
     /// Follow each file's history and wait for synchronous streams (section 3.4.2); else the base algorithm alone (3.4.1).
     pub adaptive: bool,
-    /// A request within this distance of where a file's last one ended continues its quantum.
+    /// A request within this distance of the end of a file's last one continues its quantum.
     pub window_bytes: u64,
-    /// What it costs to go to another place of the store.
+    /// Cost of a switch to another position of the store.
     pub switch: SwitchCost,
-    /// No wait is longer, whatever it could win.
+    /// Longest wait, regardless of the possible saving.
     pub wait_us_max: u64,
 }
 
-/// What it costs to go to another place; also the most that waiting for a stream's next request may cost.
+/// Cost of a switch to another position; also the most that waiting for a stream's next request may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchCost {
-    /// Known.
+    /// Given.
     Fixed {
         /// In microseconds; 0 means: never wait.
         us: u64,
@@ -130,7 +130,7 @@ impl Default for QuantumOptions {
 }
 
 impl Options {
-    /// Refuses values that cannot work.
+    /// Refuses invalid values.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         let slots = usize::try_from(u32::MAX).unwrap_or(usize::MAX) - 1;
         let rules = [

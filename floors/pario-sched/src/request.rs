@@ -1,10 +1,10 @@
-//! The words of the scheduler: who asks, for which bytes of which file, and what is told to run.
+//! Types of the scheduler: requests, their bytes, files and applications, and runs.
 //!
-//! Never: means anything to the controller beyond equality and order; ids of files, applications and tags are the host's own.
+//! Never: interprets ids beyond equality and order; ids of files, applications and tags belong to the host.
 
 use std::fmt;
 
-/// One file, whatever the host takes for a file; requests of one file are merged and kept in order.
+/// One file, as the host defines it; requests of one file are merged and kept in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u64);
 
@@ -12,12 +12,12 @@ pub struct FileId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ApplicationId(pub u64);
 
-/// One I/O system that posts to a controller; `HostId::FIRST` is there from the start.
+/// One I/O system that posts to a controller; `HostId::FIRST` always exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub(crate) u32);
 
 impl HostId {
-    /// The host that every controller begins with.
+    /// The first host of every controller.
     pub const FIRST: HostId = HostId(0);
 
     /// Its number, in the order in which hosts were added.
@@ -35,7 +35,7 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// How many requests the controller had accepted before this one.
+    /// Number of requests accepted before this one.
     #[must_use]
     pub const fn sequence(self) -> u64 {
         self.sequence
@@ -48,35 +48,35 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Which way bytes go.
+/// Direction of the transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum IoKind {
     /// From the file.
     Read,
     /// Into the file.
     Write,
 }
 
-/// What a host posts.
+/// Request posted by a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Who will execute it.
+    /// The host that will execute it.
     pub host: HostId,
-    /// On whose behalf.
+    /// The application.
     pub application: ApplicationId,
-    /// Which file.
+    /// The file.
     pub file: FileId,
     /// Read or write.
-    pub kind: Kind,
+    pub kind: IoKind,
     /// First byte in the file.
     pub offset: u64,
-    /// How many bytes; zero is allowed.
+    /// Length in bytes; zero is allowed.
     pub length: u64,
-    /// When it came, in microseconds of the host's clock.
+    /// Time of arrival, in microseconds of the host's clock.
     pub arrival_us: u64,
-    /// When it should be done, for policies that look at it and for the count of missed ones.
+    /// Deadline, for policies that use it and for the count of late requests.
     pub deadline_us: Option<u64>,
-    /// Anything that helps the host to find its own record; comes back in [`Part`].
+    /// Value that the host uses to find its own record; returned in [`RunPart`].
     pub tag: u64,
 }
 
@@ -90,7 +90,7 @@ impl Request {
         length: u64,
         arrival_us: u64,
     ) -> Self {
-        let (host, kind, deadline_us, tag) = (HostId::FIRST, Kind::Read, None, 0);
+        let (host, kind, deadline_us, tag) = (HostId::FIRST, IoKind::Read, None, 0);
         Self { host, application, file, kind, offset, length, arrival_us, deadline_us, tag }
     }
 
@@ -104,44 +104,44 @@ impl Request {
         arrival_us: u64,
     ) -> Self {
         let mut request = Self::read(file, application, offset, length, arrival_us);
-        request.kind = Kind::Write;
+        request.kind = IoKind::Write;
         request
     }
 
-    /// One past its last byte; `post` has refused what would not fit.
+    /// One past its last byte; `post` has refused overflows.
     pub(crate) const fn end(&self) -> u64 {
         self.offset.saturating_add(self.length)
     }
 }
 
-/// What `next` says.
+/// Answer of `next`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
     /// Execute this now.
-    Serve(Run),
-    /// Requests wait, but it is better to wait a little: ask again at this time, or after the next `post` or `complete`.
+    Serve(IoRun),
+    /// Requests wait, but a short wait is better: ask again at this time, or after the next `post` or `complete`.
     Wait {
-        /// When, on the host's clock; later than the time `next` was asked with.
+        /// Time on the host's clock; later than the time passed to `next`.
         until_us: u64,
     },
-    /// Nothing can be served before the next `post` or `complete`.
+    /// No request can be served before the next `post` or `complete`.
     Idle,
 }
 
 /// One operation for one host: a single request, or several as one vectored read or write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Run {
-    /// Who executes it.
+pub struct IoRun {
+    /// The host that executes it.
     pub host: HostId,
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Read or write, all parts alike.
-    pub kind: Kind,
-    /// The requests in offset order, at least one; more than one only for a host that said it can ([`Vectored`]).
-    pub parts: Vec<Part>,
+    /// Read or write, the same for all parts.
+    pub kind: IoKind,
+    /// The requests in offset order, at least one; more than one only for a host with vectored operations ([`Vectored`]).
+    pub parts: Vec<RunPart>,
 }
 
-impl Run {
+impl IoRun {
     /// First byte.
     #[must_use]
     pub fn offset(&self) -> u64 {
@@ -157,26 +157,26 @@ impl Run {
 
 /// One request of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// To be given to `complete`.
+pub struct RunPart {
+    /// Argument for `complete`.
     pub id: RequestId,
-    /// On whose behalf.
+    /// The application.
     pub application: ApplicationId,
     /// First byte in the file.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u64,
     /// As posted.
     pub tag: u64,
 }
 
-/// What vectored operations a host has (real aggregation); without them requests are only put in order (virtual aggregation).
+/// Vectored operations of a host (real aggregation); without them requests are only ordered (virtual aggregation).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Vectored {
     /// None: every run has one part.
     #[default]
     Never,
-    /// `preadv`, `pwritev`: parts follow each other without gap or overlap.
+    /// `preadv`, `pwritev`: parts are contiguous, without gap or overlap.
     Contiguous {
         /// At most this many parts in one run.
         parts_max: usize,
@@ -188,14 +188,14 @@ pub enum Vectored {
     },
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// So many bytes were moved; a read that moved fewer than it asked for has met the end of the file.
+    /// Bytes transferred; a read of fewer bytes than requested has reached the end of the file.
     Done {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// It failed; the host tells whoever asked.
+    /// It failed; the host reports it to the requester.
     Failed,
 }

@@ -1,23 +1,23 @@
-//! Statistics: what was asked, joined, served and waited for; per file, per application and in all; and how fair that was.
+//! Statistics: requests posted, merged, served and waited for, per file, per application and in total; and fairness.
 //!
-//! Always: figures of forgotten files and applications are kept in sum, so that totals add up.
+//! Always: counts of forgotten files and applications are kept in sum, so that totals add up.
 
 use crate::histogram::Histogram;
 use crate::policy::WaitingFigures;
-use crate::request::{ApplicationId, FileId, Kind};
+use crate::request::{ApplicationId, FileId, IoKind};
 
 /// Counts and histograms of one file, one application, or all.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Requests taken.
+    /// Requests accepted.
     pub posted: u64,
     /// Requests refused because a queue was full.
     pub refused: u64,
-    /// Requests held back for a while because earlier ones touched the same bytes.
+    /// Requests held back because earlier ones touched the same bytes.
     pub held: u64,
-    /// Requests taken back before they ran.
+    /// Requests withdrawn before they ran.
     pub withdrawn: u64,
-    /// Requests that ended well.
+    /// Requests that succeeded.
     pub done: u64,
     /// Requests that failed.
     pub failed: u64,
@@ -27,11 +27,11 @@ pub struct Totals {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Virtual requests served (an application's are those whose oldest request is its own).
+    /// Virtual requests served (an application's are those with its request as the oldest).
     pub virtual_requests: u64,
-    /// Requests served in them; over `virtual_requests` this is the factor of aggregation.
+    /// Requests served in them; divided by `virtual_requests` this is the aggregation factor.
     pub served: u64,
-    /// Operations told to hosts; fewer than `served` with real aggregation.
+    /// Operations issued to hosts; fewer than `served` with real aggregation.
     pub runs: u64,
     /// Lengths of requests, in bytes.
     pub request_bytes: Histogram,
@@ -42,7 +42,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds another one's figures.
+    /// Adds the counts of another one.
     pub fn merge(&mut self, other: &Self) {
         self.posted += other.posted;
         self.refused += other.refused;
@@ -67,56 +67,56 @@ impl Totals {
         self.read_bytes + self.written_bytes
     }
 
-    /// How much longer its requests took than their service alone; `None` before anything was served in measurable time.
+    /// Slow-down of its requests relative to their service time alone; `None` before any was served in measurable time.
     #[must_use]
     pub fn slowdown(&self) -> Option<f64> {
         let (wait, service) = (self.wait_us.sum() as f64, self.service_us.sum() as f64);
         (0.0 < service).then(|| (wait + service) / service)
     }
 
-    pub(crate) fn note_done(&mut self, kind: Kind, bytes: u64) {
+    pub(crate) fn note_done(&mut self, kind: IoKind, bytes: u64) {
         self.done += 1;
         match kind {
-            Kind::Read => self.read_bytes += bytes,
-            Kind::Write => self.written_bytes += bytes,
+            IoKind::Read => self.read_bytes += bytes,
+            IoKind::Write => self.written_bytes += bytes,
         }
     }
 }
 
-/// An application's figures.
+/// Statistics of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApplicationFigures {
-    /// Which.
+    /// The application.
     pub application: ApplicationId,
     /// Its weight.
     pub weight: u32,
     /// Its unfinished requests.
     pub unfinished: usize,
-    /// How long it has had unfinished requests.
+    /// Time with unfinished requests.
     pub busy_us: u64,
     /// Its counts.
     pub totals: Totals,
 }
 
-/// A file's figures.
+/// Statistics of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileFigures {
-    /// Which.
+    /// The file.
     pub file: FileId,
     /// Its counts.
     pub totals: Totals,
 }
 
-/// How evenly service was shared between applications that were served.
+/// Fairness between the applications that were served.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fairness {
-    /// Jain's index over bytes by busy time and weight: 1 is even, 1/n is all for one. `None` before anything was served.
+    /// Jain's index over bytes by busy time and weight: 1 is even, 1/n is all for one. `None` before the first service.
     pub jain: Option<f64>,
     /// The largest slow-down of an application over the smallest.
     pub slowest_to_fastest: Option<f64>,
 }
 
-/// Everything that is counted.
+/// All statistics.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
     /// All requests.
@@ -125,17 +125,17 @@ pub struct Statistics {
     pub applications: Vec<ApplicationFigures>,
     /// By file, in the order of ids.
     pub files: Vec<FileFigures>,
-    /// Applications forgotten since, together.
+    /// Applications forgotten since, in sum.
     pub forgotten_applications: Totals,
-    /// Files forgotten since, together.
+    /// Files forgotten since, in sum.
     pub forgotten_files: Totals,
     /// Requests not yet running.
     pub waiting: usize,
     /// Requests running.
     pub running: usize,
-    /// What deliberate waiting has cost and won.
+    /// Cost and savings of deliberate waiting.
     pub deliberate: WaitingFigures,
-    /// How evenly service was shared.
+    /// Fairness of the service.
     pub fairness: Fairness,
 }
 

@@ -1,17 +1,17 @@
-//! A bounded table of things in use and of things that were: when it is full, what has been idle longest is forgotten.
+//! A bounded table of values in use and idle values: when it is full, the value that has been idle longest is forgotten.
 //!
-//! Never: forgets what is in use or pinned. Always: holds at most its limit.
+//! Never: forgets a value that is in use or pinned. Always: holds at most its limit.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::ops::{Index, IndexMut};
 
-/// Where a value is, while it is in use: no key has to be looked up.
+/// Slot of a value in use: avoids a lookup by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place(u32);
+pub(crate) struct TableSlot(u32);
 
 #[derive(Debug)]
-struct Slot<K, V> {
+struct TableValue<K, V> {
     key: K,
     value: V,
     uses: usize,
@@ -22,45 +22,45 @@ struct Slot<K, V> {
 
 /// Values by key, with a count of uses each.
 #[derive(Debug)]
-pub(crate) struct Table<K, V> {
-    slots: Vec<Option<Slot<K, V>>>,
-    free: Vec<Place>,
-    places: HashMap<K, Place>,
+pub(crate) struct IdleTable<K, V> {
+    slots: Vec<Option<TableValue<K, V>>>,
+    free: Vec<TableSlot>,
+    slot_of: HashMap<K, TableSlot>,
     idle: BTreeSet<(u64, K)>,
     tick: u64,
     limit: usize,
 }
 
-impl<K, V> Index<Place> for Table<K, V> {
+impl<K, V> Index<TableSlot> for IdleTable<K, V> {
     type Output = V;
 
-    fn index(&self, place: Place) -> &V {
-        &self.slots[place.0 as usize].as_ref().expect("a place is good while its value is in use").value
+    fn index(&self, place: TableSlot) -> &V {
+        &self.slots[place.0 as usize].as_ref().expect("a slot is valid while its value is in use").value
     }
 }
 
-impl<K, V> IndexMut<Place> for Table<K, V> {
-    fn index_mut(&mut self, place: Place) -> &mut V {
-        &mut self.slots[place.0 as usize].as_mut().expect("a place is good while its value is in use").value
+impl<K, V> IndexMut<TableSlot> for IdleTable<K, V> {
+    fn index_mut(&mut self, place: TableSlot) -> &mut V {
+        &mut self.slots[place.0 as usize].as_mut().expect("a slot is valid while its value is in use").value
     }
 }
 
-impl<K: Ord + Copy + Hash, V: Default> Table<K, V> {
+impl<K: Ord + Copy + Hash, V: Default> IdleTable<K, V> {
     pub(crate) fn new(limit: usize) -> Self {
         let (slots, free, places, idle) = (Vec::new(), Vec::new(), HashMap::new(), BTreeSet::new());
-        Self { slots, free, places, idle, tick: 0, limit }
+        Self { slots, free, slot_of: places, idle, tick: 0, limit }
     }
 
-    /// Whether `enter` would find room, and whom it would forget for it.
+    /// Whether `enter` would succeed, and which key it would evict.
     pub(crate) fn room(&self, key: K) -> Result<Option<K>, usize> {
-        if self.places.contains_key(&key) || self.places.len() < self.limit {
+        if self.slot_of.contains_key(&key) || self.slot_of.len() < self.limit {
             return Ok(None);
         }
         self.idle.first().map(|(_, idle)| Some(*idle)).ok_or(self.limit)
     }
 
-    /// One more use; the caller has asked for room and taken out whom it must.
-    pub(crate) fn enter(&mut self, key: K) -> Place {
+    /// Adds one use; the caller has checked `room` and removed the evicted key.
+    pub(crate) fn enter(&mut self, key: K) -> TableSlot {
         let place = self.place(key);
         let slot = self.slot(place);
         slot.uses += 1;
@@ -70,17 +70,17 @@ impl<K: Ord + Copy + Hash, V: Default> Table<K, V> {
         place
     }
 
-    /// One use less; whether that was the last.
-    pub(crate) fn leave(&mut self, place: Place) -> bool {
+    /// Ends one use; returns whether it was the last.
+    pub(crate) fn leave(&mut self, place: TableSlot) -> bool {
         let slot = self.slot(place);
-        assert!(0 < slot.uses, "something was left that nobody had entered");
+        assert!(0 < slot.uses, "leave without enter");
         slot.uses -= 1;
         let last = slot.uses == 0;
         self.rest(place);
         last
     }
 
-    /// A pinned value stays though nobody uses it.
+    /// A pinned value stays without uses.
     pub(crate) fn pin(&mut self, key: K, pinned: bool) -> &mut V {
         let place = self.place(key);
         let slot = self.slot(place);
@@ -92,16 +92,16 @@ impl<K: Ord + Copy + Hash, V: Default> Table<K, V> {
         &mut self[place]
     }
 
-    pub(crate) fn find(&self, key: K) -> Option<Place> {
-        self.places.get(&key).copied()
+    pub(crate) fn find(&self, key: K) -> Option<TableSlot> {
+        self.slot_of.get(&key).copied()
     }
 
-    pub(crate) fn is_idle(&self, place: Place) -> bool {
+    pub(crate) fn is_idle(&self, place: TableSlot) -> bool {
         self.slots[place.0 as usize].as_ref().is_none_or(|slot| slot.uses == 0)
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<V> {
-        let place = self.places.remove(&key)?;
+        let place = self.slot_of.remove(&key)?;
         let slot = self.slots[place.0 as usize].take()?;
         self.free.push(place);
         if let Some(since) = slot.idle {
@@ -110,32 +110,32 @@ impl<K: Ord + Copy + Hash, V: Default> Table<K, V> {
         Some(slot.value)
     }
 
-    /// All of them, in the order of their keys.
+    /// All values, in the order of their keys.
     pub(crate) fn sorted(&self) -> Vec<(K, &V)> {
         let mut all: Vec<(K, &V)> = self.slots.iter().flatten().map(|slot| (slot.key, &slot.value)).collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all
     }
 
-    fn place(&mut self, key: K) -> Place {
-        if let Some(place) = self.places.get(&key) {
+    fn place(&mut self, key: K) -> TableSlot {
+        if let Some(place) = self.slot_of.get(&key) {
             return *place;
         }
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
-            Place(u32::try_from(self.slots.len() - 1).expect("tables are limited to far fewer"))
+            TableSlot(u32::try_from(self.slots.len() - 1).expect("tables are limited to far fewer"))
         });
         self.slots[place.0 as usize] =
-            Some(Slot { key, value: V::default(), uses: 0, pinned: false, idle: None });
-        self.places.insert(key, place);
+            Some(TableValue { key, value: V::default(), uses: 0, pinned: false, idle: None });
+        self.slot_of.insert(key, place);
         place
     }
 
-    fn slot(&mut self, place: Place) -> &mut Slot<K, V> {
-        self.slots[place.0 as usize].as_mut().expect("a place is good while its value is in use")
+    fn slot(&mut self, place: TableSlot) -> &mut TableValue<K, V> {
+        self.slots[place.0 as usize].as_mut().expect("a slot is valid while its value is in use")
     }
 
-    fn rest(&mut self, place: Place) {
+    fn rest(&mut self, place: TableSlot) {
         let tick = self.tick + 1;
         let slot = self.slot(place);
         if slot.uses == 0 && !slot.pinned && slot.idle.is_none() {

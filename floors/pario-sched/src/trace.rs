@@ -1,66 +1,66 @@
-//! The trace: what was posted, told and completed, for afterwards. The text form is drawn in docs/formats/sched-trace.md.
+//! The trace: a record of requests posted, issued and completed. Text form: docs/formats/sched-trace.md.
 //!
-//! Never: holds more records than its limit; the oldest go first and are counted. Always: what is written can be read back.
+//! Never: holds more records than its limit; the oldest are dropped first and counted. Always: the text form can be read back.
 
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::request::{Kind, Outcome, Request};
+use crate::request::{IoKind, Outcome, Request};
 
 /// First line of the text form.
 const HEAD: &str = "pario-sched-trace 1";
 
-/// What happened.
+/// Type of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Event {
-    /// A request was taken.
+pub enum TraceEvent {
+    /// A request was accepted.
     Post {
-        /// By which host.
+        /// The host.
         host: u32,
-        /// For which application.
+        /// The application.
         application: u64,
-        /// Of which file.
+        /// The file.
         file: u64,
         /// Read or write.
-        kind: Kind,
+        kind: IoKind,
         /// First byte.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         length: u64,
         /// It had to wait for earlier requests to the same bytes.
         held: bool,
     },
-    /// A request was told to run.
+    /// A request was issued.
     Pick {
-        /// Requests with the same number were told as one operation.
+        /// Requests with the same number were issued as one operation.
         run: u64,
     },
     /// It ended.
     Complete {
-        /// How.
+        /// The outcome.
         outcome: Outcome,
     },
-    /// It was taken back.
+    /// It was withdrawn.
     Withdraw,
 }
 
 /// One line of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// When.
+pub struct TraceRecord {
+    /// Time of the event.
     pub at_us: u64,
     /// Sequence of the request.
     pub sequence: u64,
-    /// What.
-    pub event: Event,
+    /// The event.
+    pub event: TraceEvent,
 }
 
 /// The last records.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Trace {
-    records: VecDeque<Record>,
+    records: VecDeque<TraceRecord>,
     records_max: usize,
     lost: u64,
 }
@@ -70,7 +70,7 @@ impl Trace {
         Self { records: VecDeque::new(), records_max, lost: 0 }
     }
 
-    pub(crate) fn note(&mut self, at_us: u64, sequence: u64, event: Event) {
+    pub(crate) fn note(&mut self, at_us: u64, sequence: u64, event: TraceEvent) {
         if self.records_max == 0 {
             return;
         }
@@ -78,40 +78,40 @@ impl Trace {
             self.records.pop_front();
             self.lost += 1;
         }
-        self.records.push_back(Record { at_us, sequence, event });
+        self.records.push_back(TraceRecord { at_us, sequence, event });
     }
 
     pub(crate) fn note_post(&mut self, at_us: u64, sequence: u64, request: &Request, held: bool) {
         let Request { host, application, file, kind, offset, length, .. } = *request;
         let (host, application, file) = (host.number(), application.0, file.0);
-        self.note(at_us, sequence, Event::Post { host, application, file, kind, offset, length, held });
+        self.note(at_us, sequence, TraceEvent::Post { host, application, file, kind, offset, length, held });
     }
 
     /// The records, oldest first.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
+    pub fn records(&self) -> impl Iterator<Item = &TraceRecord> {
         self.records.iter()
     }
 
-    /// How many records had to make room.
+    /// Number of dropped records.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How many were ever noted: those that are here and those that are lost.
+    /// Number of records so far, including dropped ones.
     #[must_use]
     pub fn noted(&self) -> u64 {
         self.lost + self.records.len() as u64
     }
 
-    /// The records behind the first so many ever noted, oldest first, as far as they are here: for a host that writes a trace
-    /// out bit by bit.
-    pub fn after(&self, noted: u64) -> impl Iterator<Item = &Record> {
+    /// The records after the first `noted` ones, oldest first, without dropped ones: for a host that writes a trace to a file step by
+    /// step.
+    pub fn after(&self, noted: u64) -> impl Iterator<Item = &TraceRecord> {
         let known = usize::try_from(noted.saturating_sub(self.lost)).unwrap_or(usize::MAX);
         self.records.range(known.min(self.records.len())..)
     }
 
-    /// The first line of the text form, where so many records are lost.
+    /// The first line of the text form, with the number of dropped records.
     #[must_use]
     pub fn head(lost: u64) -> String {
         format!("{HEAD} lost {lost}")
@@ -125,32 +125,32 @@ impl fmt::Display for Trace {
     }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for TraceRecord {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {} ", self.at_us, self.sequence)?;
         match self.event {
-            Event::Post { host, application, file, kind, offset, length, held } => {
+            TraceEvent::Post { host, application, file, kind, offset, length, held } => {
                 let kind = match kind {
-                    Kind::Read => 'r',
-                    Kind::Write => 'w',
+                    IoKind::Read => 'r',
+                    IoKind::Write => 'w',
                 };
                 let held = if held { " held" } else { "" };
                 write!(out, "post {host} {application} {file} {kind} {offset} {length}{held}")
             }
-            Event::Pick { run } => write!(out, "pick {run}"),
-            Event::Complete { outcome: Outcome::Done { bytes } } => write!(out, "done {bytes}"),
-            Event::Complete { outcome: Outcome::Failed } => write!(out, "failed"),
-            Event::Withdraw => write!(out, "withdraw"),
+            TraceEvent::Pick { run } => write!(out, "pick {run}"),
+            TraceEvent::Complete { outcome: Outcome::Done { bytes } } => write!(out, "done {bytes}"),
+            TraceEvent::Complete { outcome: Outcome::Failed } => write!(out, "failed"),
+            TraceEvent::Withdraw => write!(out, "withdraw"),
         }
     }
 }
 
-/// A text that is not a trace.
+/// The text is not a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceError {
-    /// Which line, from 1.
+    /// The line number, from 1.
     pub line: usize,
-    /// What it says.
+    /// The line.
     pub text: String,
 }
 
@@ -165,7 +165,7 @@ impl Error for TraceError {}
 impl FromStr for Trace {
     type Err = TraceError;
 
-    /// A last line without an end is what a host was writing when it died, and is left out.
+    /// An incomplete last line was cut by the death of its host, and is ignored.
     fn from_str(text: &str) -> Result<Self, TraceError> {
         let wrong = |line: usize, text: &str| TraceError { line, text: text.chars().take(80).collect() };
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -177,23 +177,23 @@ impl FromStr for Trace {
             .and_then(|rest| rest.parse().ok());
         let lost = lost.ok_or_else(|| wrong(1, head))?;
         let records = lines.map(|(at, line)| parse(line).ok_or_else(|| wrong(at + 1, line)));
-        let records = records.collect::<Result<VecDeque<Record>, TraceError>>()?;
+        let records = records.collect::<Result<VecDeque<TraceRecord>, TraceError>>()?;
         Ok(Self { records_max: records.len(), records, lost })
     }
 }
 
-fn parse(line: &str) -> Option<Record> {
+fn parse(line: &str) -> Option<TraceRecord> {
     let words: Vec<&str> = line.split(' ').take(12).collect();
     let (at_us, sequence) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);
     let number = |word: &str| word.parse::<u64>().ok();
     let event = match words.get(2..)? {
-        ["post", host, application, file, kind, offset, length, held @ ..] => Event::Post {
+        ["post", host, application, file, kind, offset, length, held @ ..] => TraceEvent::Post {
             host: host.parse().ok()?,
             application: number(application)?,
             file: number(file)?,
             kind: match *kind {
-                "r" => Kind::Read,
-                "w" => Kind::Write,
+                "r" => IoKind::Read,
+                "w" => IoKind::Write,
                 _ => return None,
             },
             offset: number(offset)?,
@@ -204,13 +204,13 @@ fn parse(line: &str) -> Option<Record> {
                 _ => return None,
             },
         },
-        ["pick", run] => Event::Pick { run: number(run)? },
-        ["done", bytes] => Event::Complete { outcome: Outcome::Done { bytes: number(bytes)? } },
-        ["failed"] => Event::Complete { outcome: Outcome::Failed },
-        ["withdraw"] => Event::Withdraw,
+        ["pick", run] => TraceEvent::Pick { run: number(run)? },
+        ["done", bytes] => TraceEvent::Complete { outcome: Outcome::Done { bytes: number(bytes)? } },
+        ["failed"] => TraceEvent::Complete { outcome: Outcome::Failed },
+        ["withdraw"] => TraceEvent::Withdraw,
         _ => return None,
     };
-    Some(Record { at_us, sequence, event })
+    Some(TraceRecord { at_us, sequence, event })
 }
 
 #[cfg(test)]
@@ -222,12 +222,12 @@ mod tests {
     fn text_is_pinned_and_reads_back() {
         let mut trace = Trace::new(5);
         let request = Request::write(FileId(9), ApplicationId(3), 4096, 512, 10);
-        trace.note(1, 0, Event::Withdraw);
+        trace.note(1, 0, TraceEvent::Withdraw);
         trace.note_post(10, 7, &request, true);
-        trace.note_post(11, 8, &Request { kind: Kind::Read, ..request }, false);
-        trace.note(20, 7, Event::Pick { run: 2 });
-        trace.note(30, 7, Event::Complete { outcome: Outcome::Done { bytes: 512 } });
-        trace.note(31, 8, Event::Complete { outcome: Outcome::Failed });
+        trace.note_post(11, 8, &Request { kind: IoKind::Read, ..request }, false);
+        trace.note(20, 7, TraceEvent::Pick { run: 2 });
+        trace.note(30, 7, TraceEvent::Complete { outcome: Outcome::Done { bytes: 512 } });
+        trace.note(31, 8, TraceEvent::Complete { outcome: Outcome::Failed });
         let text = trace.to_string();
         let expected = "pario-sched-trace 1 lost 1\n10 7 post 0 3 9 w 4096 512 held\n11 8 post 0 3 9 r 4096 512\n\
                         20 7 pick 2\n30 7 done 512\n31 8 failed\n";
@@ -265,9 +265,9 @@ mod tests {
         let sequences =
             |trace: &Trace, noted| trace.after(noted).map(|record| record.sequence).collect::<Vec<_>>();
         assert_eq!((trace.noted(), sequences(&trace, 0)), (0, vec![]));
-        (0..2).for_each(|sequence| trace.note(0, sequence, Event::Withdraw));
+        (0..2).for_each(|sequence| trace.note(0, sequence, TraceEvent::Withdraw));
         assert_eq!((trace.noted(), sequences(&trace, 1)), (2, vec![1]));
-        (2..6).for_each(|sequence| trace.note(0, sequence, Event::Withdraw));
+        (2..6).for_each(|sequence| trace.note(0, sequence, TraceEvent::Withdraw));
         assert_eq!((trace.noted(), sequences(&trace, 2)), (6, vec![3, 4, 5]));
         assert_eq!(
             (sequences(&trace, 5), sequences(&trace, 6), sequences(&trace, 9)),
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn no_limit_no_records() {
         let mut trace = Trace::new(0);
-        trace.note(1, 2, Event::Withdraw);
+        trace.note(1, 2, TraceEvent::Withdraw);
         assert_eq!((trace.records().count(), trace.lost()), (0, 0));
     }
 }

@@ -1,18 +1,18 @@
-//! No starvation: for every policy that promises a bound, the bound that its head comment states, against random loads and against
-//! loads that are made to break it. `sjf` promises none, and a test shows why.
+//! No starvation: for every policy with a bound, the bound stated in its module head, against random loads and against adversarial loads.
+//! `sjf` has no bound, and a test shows why.
 //!
 //! A failure prints its case; `PROPTEST_RNG_SEED` repeats a run.
 
 mod common;
 
-use common::Host;
+use common::VirtualHost;
 use pario_sched::{Aggregation, ApplicationId, Controller, FileId, Options, Pick, Request, RequestId};
 use proptest::prelude::*;
 
 const KIB: u64 = 1024;
 
-fn host(policy: &str, options: Options) -> Host {
-    Host::new(Controller::new(policy, options).expect("the options work"))
+fn host(policy: &str, options: Options) -> VirtualHost {
+    VirtualHost::new(Controller::new(policy, options).expect("the options work"))
 }
 
 fn read(file: u64, application: u64, offset: u64, length: u64) -> Request {
@@ -20,19 +20,19 @@ fn read(file: u64, application: u64, offset: u64, length: u64) -> Request {
 }
 
 /// Posts of one step, and then one decision.
-type Step = Vec<(u64, u64, u64, u64)>;
+type LoadStep = Vec<(u64, u64, u64, u64)>;
 
 /// Reads over 4 files and 3 applications, up to three before each decision.
-fn load() -> impl Strategy<Value = Vec<Step>> {
+fn load() -> impl Strategy<Value = Vec<LoadStep>> {
     let post = (0..4_u64, 0..3_u64, 0..64_u64, 1..16_u64);
     prop::collection::vec(prop::collection::vec(post, 0..4), 1..120)
 }
 
 /// For each request: how many virtual requests were picked between its post and its own pick, and the largest number that waited.
 fn waits(
-    host: &mut Host,
-    load: &[Step],
-    mut each: impl FnMut(&mut Host, RequestId),
+    host: &mut VirtualHost,
+    load: &[LoadStep],
+    mut each: impl FnMut(&mut VirtualHost, RequestId),
 ) -> Vec<(RequestId, u64, u64)> {
     let mut born = std::collections::BTreeMap::new();
     let (mut picks, mut most, mut done) = (0, 0, Vec::new());
@@ -67,7 +67,7 @@ proptest! {
     fn fifo_serves_in_the_order_of_arrival(load in load()) {
         let mut host = host("fifo", Options::default());
         waits(&mut host, &load, |_, _| {});
-        prop_assert!(host.told.is_sorted());
+        prop_assert!(host.issued.is_sorted());
     }
 
     #[test]
@@ -77,11 +77,11 @@ proptest! {
         host.controller.set_weight(ApplicationId(1), weight).unwrap();
         waits(&mut host, &load, |_, _| {});
         let request = |id: &RequestId| host.known[id].request;
-        for (at, late) in host.told.iter().enumerate() {
+        for (at, late) in host.issued.iter().enumerate() {
             let one = request(late);
             let own = if one.application == ApplicationId(1) { u64::from(weight) } else { 1 };
             let handicap_us = one.length * us_per_mib / (own << 20);
-            for early in &host.told[..at] {
+            for early in &host.issued[..at] {
                 let other = request(early).arrival_us;
                 prop_assert!(other <= one.arrival_us + handicap_us, "{early} came {other}, {late} came {}", one.arrival_us);
             }
@@ -93,10 +93,10 @@ proptest! {
         let options = Options { deadline_read_us: patience_us, aggregation: Aggregation::Off, ..Options::default() };
         let mut host = host("deadline", options);
         waits(&mut host, &load, |_, _| {});
-        // What was picked after a request's deadline and before it was waiting when the deadline passed.
-        for (at, late) in host.told.iter().enumerate() {
+        // Requests picked after the deadline of a request and before it were waiting at that deadline.
+        for (at, late) in host.issued.iter().enumerate() {
             let deadline_us = host.known[late].request.arrival_us + patience_us;
-            for early in &host.told[..at] {
+            for early in &host.issued[..at] {
                 prop_assert!(host.known[early].request.arrival_us <= deadline_us);
             }
         }
@@ -119,11 +119,11 @@ proptest! {
         let mut host = host("mlf", options);
         host.controller.set_weight(ApplicationId(0), weights.0).unwrap();
         host.controller.set_weight(ApplicationId(1), weights.1).unwrap();
-        // The same requests are asked over and over, so that offsets, files and weights prefer the same ones all the time.
+        // The same requests are repeated, so that offsets, files and weights always prefer the same ones.
         let (mut again, mut born, mut picks) = (asked.iter().cycle(), std::collections::BTreeMap::new(), 0);
         while picks < 600 {
             while host.controller.unfinished() < depth {
-                let (file, application, offset, length) = again.next().expect("it goes on for ever");
+                let (file, application, offset, length) = again.next().expect("an endless iterator");
                 let id = host.post(read(*file, *application, offset * 2 * KIB, length * KIB));
                 born.insert(id, picks);
             }
@@ -140,7 +140,7 @@ proptest! {
                     host.known.retain(|_, known| !known.done);
                 }
                 Pick::Wait { until_us } => host.now_us = until_us,
-                Pick::Idle => unreachable!("something always waits"),
+                Pick::Idle => unreachable!("a request always waits"),
             }
         }
     }
@@ -155,18 +155,18 @@ proptest! {
         let mut ahead = std::collections::BTreeMap::new();
         waits(&mut host, &load, |host, id| {
             let own = host.known[&id].request.application;
-            let waiting = host.known.values().filter(|known| !known.told && known.request.application == own);
-            let before = host.told.len();
+            let waiting = host.known.values().filter(|known| !known.issued && known.request.application == own);
+            let before = host.issued.len();
             ahead.insert(id, (before, waiting.map(|known| known.request.length).sum::<u64>()));
         });
         let weight = |of: ApplicationId| u64::from(weights[usize::try_from(of.0).expect("there are three")]);
         let largest = 15 * KIB;
-        for (at, id) in host.told.iter().enumerate() {
+        for (at, id) in host.issued.iter().enumerate() {
             let own = host.known[id].request.application;
             let (from, queued) = ahead[id];
             for other in (0..3).map(ApplicationId).filter(|other| *other != own) {
                 let theirs = |told: &&RequestId| host.known[*told].request.application == other;
-                let between = host.told[from.min(at)..at].iter().filter(theirs);
+                let between = host.issued[from.min(at)..at].iter().filter(theirs);
                 let served: u64 = between.map(|told| host.known[told].request.length).sum();
                 let (mine, their) = (weight(own), weight(other));
                 let bound = their * (queued + largest).div_ceil(mine) + largest;
@@ -187,9 +187,9 @@ proptest! {
             let step = steps.next();
             for (file, application, offset, length) in step.into_iter().flatten() {
                 let id = host.post(read(*file, *application, offset * 2 * KIB, length * KIB));
-                let waiting = host.known.values().filter(|known| !known.told && known.request.application.0 == *application);
+                let waiting = host.known.values().filter(|known| !known.issued && known.request.application.0 == *application);
                 let bytes: u64 = waiting.map(|known| known.request.length).sum();
-                // At most one request's debt, and a microsecond's rounding for each that is served before.
+                // At most one request's debt, and a microsecond's rounding for each request served before.
                 let bound_us = (bytes + 16 * KIB) * 1_000_000 / rate + 2 * host.known.len() as u64;
                 bounds.insert(id, host.now_us + bound_us);
             }
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// Small requests keep coming in front of a large one: by offset, by file and by size they always look better.
+/// Small requests keep arriving before a large one: by offset, by file and by size they are always preferred.
 fn picks_before_the_large_one(policy: &str, adaptive: bool, picks_max: u64) -> Option<u64> {
     let mut options = Options { deadline_read_us: 2000, wsjf_us_per_mib: 100_000, ..Options::default() };
     options.quantum.adaptive = adaptive;
@@ -218,7 +218,7 @@ fn picks_before_the_large_one(policy: &str, adaptive: bool, picks_max: u64) -> O
     let large = host.post(read(9, 1, 1 << 40, 1024 * KIB));
     let mut small = 0;
     for pick in 0..picks_max {
-        // Thirty-two small ones wait at any time.
+        // Thirty-two small ones always wait.
         while host.controller.unfinished() < 33 {
             small += 1;
             let file = if small % 8 == 0 { 1 + small % 3 } else { 9 };
@@ -248,7 +248,7 @@ fn a_large_request_is_not_starved_by_small_ones() {
 
 #[test]
 fn mlf_lets_a_large_request_be_passed_no_more_than_promised() {
-    // In its own file small requests at lower offsets keep coming: only patience brings it to the front.
+    // In its own file small requests at lower offsets keep arriving: only the bound on waiting brings it to the front.
     let promised = 1024 / 32 + 17 * 33;
     let picks = picks_before_the_large_one("mlf", false, 20_000).expect("it is served");
     assert!(picks <= promised, "{picks} of {promised}");

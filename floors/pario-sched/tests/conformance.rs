@@ -1,18 +1,18 @@
-//! What every policy must do, run over the table of policies.
+//! Conformance of every policy, run over the table of policies.
 
 mod common;
 
-use common::Host;
+use common::VirtualHost;
 use pario_sched::{
-    Aggregation, ApplicationId, Controller, FileId, Kind, NotRunning, Options, Outcome, Pick, Refused,
+    Aggregation, ApplicationId, Controller, FileId, IoKind, NotRunning, Options, Outcome, Pick, PostRefused,
     Request, SetupError, Vectored, policy_names,
 };
 
 const KIB: u64 = 1024;
 
-fn for_each(check: impl Fn(&str, fn(&str, Options) -> Host)) {
-    let make: fn(&str, Options) -> Host =
-        |policy, options| Host::new(Controller::new(policy, options).expect("the options work"));
+fn for_each(check: impl Fn(&str, fn(&str, Options) -> VirtualHost)) {
+    let make: fn(&str, Options) -> VirtualHost =
+        |policy, options| VirtualHost::new(Controller::new(policy, options).expect("the options work"));
     policy_names().into_iter().for_each(|policy| check(policy, make));
 }
 
@@ -78,7 +78,7 @@ fn overlapping_bytes_keep_their_order() {
         told.sort_unstable();
         assert_eq!(told, [first, beside], "{policy}: the others wait for the first write");
         host.drain();
-        let place = |id| host.told.iter().position(|told| *told == id);
+        let place = |id| host.issued.iter().position(|told| *told == id);
         assert!(place(first) < place(behind) && place(behind) < place(again), "{policy}");
         assert_eq!(host.controller.statistics().total.held, 2, "{policy}");
     });
@@ -117,7 +117,7 @@ fn beyond_the_file_is_the_hosts_answer_and_beyond_all_offsets_is_refused() {
     for_each(|policy, make| {
         let mut host = make(policy, Options::default());
         let request = read(1, 1, u64::MAX - 4, 8);
-        let refused = Refused::Range { offset: request.offset, length: request.length };
+        let refused = PostRefused::Range { offset: request.offset, length: request.length };
         assert_eq!(host.try_post(request), Err(refused), "{policy}");
         let far = host.post(read(1, 1, u64::MAX - 8, 8));
         let Pick::Serve(_) = host.start(|_| 10) else { panic!("{policy}: it is served") };
@@ -135,7 +135,7 @@ fn completing_twice_or_too_early_is_an_error() {
         host.drain();
         assert_eq!(host.controller.complete(id, 0, Outcome::Failed), Err(NotRunning(id)), "{policy}");
         let next = host.post(read(1, 1, 0, 8));
-        assert_ne!(id, next, "{policy}: a place is used again, an id is not");
+        assert_ne!(id, next, "{policy}: a slot is reused, an id is not");
         assert_eq!(host.controller.complete(id, 0, Outcome::Failed), Err(NotRunning(id)), "{policy}");
         host.drain();
     });
@@ -168,11 +168,11 @@ fn a_flood_is_refused_and_others_are_not() {
                 .count()
         };
         let taken = [flood(1), flood(2), flood(3)];
-        assert_eq!(taken, [32, 16, 8], "{policy}: each leaves as much room as it takes");
+        assert_eq!(taken, [32, 16, 8], "{policy}: each leaves as many free slots as it uses");
         let refused = host.try_post(read(1, 1, 0, KIB));
         assert_eq!(
             refused,
-            Err(Refused::ApplicationFull { application: ApplicationId(1), queued: 32, limit: 8 })
+            Err(PostRefused::ApplicationFull { application: ApplicationId(1), queued: 32, limit: 8 })
         );
         assert_eq!(host.controller.room(ApplicationId(9)), 8, "{policy}");
         host.post(read(9, 9, 0, KIB));
@@ -203,7 +203,7 @@ fn an_application_that_is_gone_takes_its_requests_with_it() {
             host.known.remove(&id);
         }
         host.drain();
-        assert!(host.told.contains(&behind), "{policy}");
+        assert!(host.issued.contains(&behind), "{policy}");
         let statistics = host.controller.statistics();
         assert_eq!(statistics.total.withdrawn, 5, "{policy}");
         let left: Vec<u64> = statistics.applications.iter().map(|one| one.application.0).collect();
@@ -258,7 +258,7 @@ fn real_aggregation_gives_runs_that_the_host_can_execute() {
         ] {
             let mut host = make(policy, options.clone());
             host.controller.set_vectored(pario_sched::HostId::FIRST, vectored);
-            // Three in a row, one that overlaps the third, one after a gap.
+            // Three contiguous ones, one that overlaps the third, one after a gap.
             for (offset, length) in [(8, 4), (0, 4), (4, 4), (10, 4), (16, 4)] {
                 host.post(read(1, 1, offset * KIB, length * KIB));
             }
@@ -291,7 +291,7 @@ fn hosts_share_a_controller_and_get_their_own_runs() {
         assert_eq!(told, [(0, 2), (1, 2)], "{policy}");
         let mut other = Controller::new(policy, Options::default()).unwrap();
         let stranger = Request { host: second, ..read(1, 1, 0, 1) };
-        assert_eq!(other.post(stranger), Err(Refused::UnknownHost(second)), "{policy}");
+        assert_eq!(other.post(stranger), Err(PostRefused::UnknownHost(second)), "{policy}");
     });
 }
 
@@ -301,7 +301,7 @@ fn reads_and_writes_are_never_one_run() {
         let mut host = make(policy, Options { aggregation: Aggregation::On, ..Options::default() });
         host.controller.set_vectored(pario_sched::HostId::FIRST, Vectored::Ranges { parts_max: 99 });
         for at in 0..10 {
-            let kind = if at % 2 == 0 { Kind::Read } else { Kind::Write };
+            let kind = if at % 2 == 0 { IoKind::Read } else { IoKind::Write };
             host.post(Request { kind, ..read(1, 1, at * KIB, KIB) });
         }
         host.drain();
@@ -350,14 +350,14 @@ fn idle_files_and_applications_are_forgotten_within_the_limits() {
         }
         assert_eq!(
             host.try_post(read(200, 1, 0, KIB)),
-            Err(Refused::TooMany { what: "files", limit: 4 }),
+            Err(PostRefused::TooMany { what: "files", limit: 4 }),
             "{policy}"
         );
         host.drain();
         for at in 0..2 {
             host.post(read(at, 300 + at, 0, KIB));
         }
-        let refused = Refused::TooMany { what: "applications", limit: 3 };
+        let refused = PostRefused::TooMany { what: "applications", limit: 3 };
         assert_eq!(host.try_post(read(0, 400, 0, KIB)), Err(refused), "{policy}");
         host.drain();
     });

@@ -1,11 +1,11 @@
-//! What a decision costs, counted in nodes of indexes that are looked at: it grows at most with the logarithm of the queue.
-//! The time is measured by `cargo bench --manifest-path benches/Cargo.toml`.
+//! Cost of a decision, counted in index nodes read: it grows at most with the logarithm of the queue. The time is measured by `cargo
+//! bench --manifest-path benches/Cargo.toml`.
 
 use pario_sched::{
     Aggregation, ApplicationId, Controller, FileId, Options, Outcome, Pick, Request, policy_names,
 };
 
-/// Nodes looked at by one decision, on average and at most over batches of ten, with so many requests queued.
+/// Nodes read by one decision, on average and at most over batches of ten, with so many requests queued.
 fn visits(policy: &str, queued: u64, files: u64) -> (u64, u64) {
     let unlimited = 1 << 50;
     let options =
@@ -18,7 +18,7 @@ fn visits(policy: &str, queued: u64, files: u64) -> (u64, u64) {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (file, application) = (FileId((random >> 20) % files), ApplicationId((random >> 40) % 16));
         let (offset, length) = ((random >> 16) % (1 << 30) * 4096, 4096 * (1 + random % 7));
-        controller.post(Request::read(file, application, offset, length, now_us)).expect("there is room");
+        controller.post(Request::read(file, application, offset, length, now_us)).expect("accepted");
     };
     (0..queued).for_each(|_| post(&mut controller, 0));
     let (mut total, mut most, batches) = (0, 0, 50);

@@ -1,19 +1,19 @@
-//! Random histories over every policy: nothing is lost or told twice, overlapping bytes keep their order, nothing that could be served
-//! is left lying, and the same calls give the same answers. The checks themselves are in `common`.
+//! Random histories over every policy: no request is lost or issued twice, overlapping bytes keep their order, no request that could be
+//! served is left waiting, and the same calls give the same answers. The checks themselves are in `common`.
 //!
 //! A failure prints its case; `PROPTEST_RNG_SEED` repeats a run, `PROPTEST_CASES` sets how many there are.
 
 mod common;
 
-use common::Host;
+use common::VirtualHost;
 use pario_sched::{
-    Aggregation, ApplicationId, Controller, FileId, HostId, Kind, Options, Pick, Request, SwitchCost,
+    Aggregation, ApplicationId, Controller, FileId, HostId, IoKind, Options, Pick, Request, SwitchCost,
     Vectored, policy_names,
 };
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
-enum Act {
+enum HostAct {
     Post(Request),
     Start,
     Finish,
@@ -22,31 +22,31 @@ enum Act {
     Weigh(u64, u32),
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = HostAct> {
     let post = (0..3_u64, 0..4_u64, any::<bool>(), 0..24_u64, 0..6_u64, prop::option::of(0..5000_u64))
         .prop_map(|(file, application, writes, offset, length, deadline_us)| {
-            let kind = if writes { Kind::Write } else { Kind::Read };
+            let kind = if writes { IoKind::Write } else { IoKind::Read };
             let request =
                 Request::read(FileId(file), ApplicationId(application), offset * 512, length * 512, 0);
-            Act::Post(Request { kind, deadline_us, ..request })
+            HostAct::Post(Request { kind, deadline_us, ..request })
         });
     prop_oneof![
         8 => post,
-        6 => Just(Act::Start),
-        5 => Just(Act::Finish),
-        2 => (1..3000_u64).prop_map(Act::Pass),
-        1 => (0..4_u64).prop_map(Act::Withdraw),
-        1 => (0..4_u64, 1..4_u32).prop_map(|(application, weight)| Act::Weigh(application, weight)),
+        6 => Just(HostAct::Start),
+        5 => Just(HostAct::Finish),
+        2 => (1..3000_u64).prop_map(HostAct::Pass),
+        1 => (0..4_u64).prop_map(HostAct::Withdraw),
+        1 => (0..4_u64, 1..4_u32).prop_map(|(application, weight)| HostAct::Weigh(application, weight)),
     ]
 }
 
 #[derive(Debug, Clone)]
-struct Setting {
+struct PropertySetting {
     options: Options,
     vectored: Vectored,
 }
 
-fn setting() -> impl Strategy<Value = Setting> {
+fn setting() -> impl Strategy<Value = PropertySetting> {
     let aggregation = prop_oneof![Just(Aggregation::ByPolicy), Just(Aggregation::Off), Just(Aggregation::On)];
     let vectored = prop_oneof![
         Just(Vectored::Never),
@@ -70,32 +70,32 @@ fn setting() -> impl Strategy<Value = Setting> {
             options.quantum.switch =
                 if measured { SwitchCost::Measured { initial_us: switch_us } } else { fixed };
             options.trace_records_max = 10_000;
-            Setting { options, vectored }
+            PropertySetting { options, vectored }
         },
     )
 }
 
-fn play(policy: &str, setting: &Setting, acts: &[Act]) -> Host {
+fn play(policy: &str, setting: &PropertySetting, acts: &[HostAct]) -> VirtualHost {
     let mut controller = Controller::new(policy, setting.options.clone()).expect("the options work");
     controller.set_vectored(HostId::FIRST, setting.vectored);
-    let mut host = Host::new(controller);
+    let mut host = VirtualHost::new(controller);
     for act in acts {
         match act {
-            Act::Post(request) => drop(host.try_post(*request)),
-            Act::Start => {
+            HostAct::Post(request) => drop(host.try_post(*request)),
+            HostAct::Start => {
                 let pick = host.start(|run| 20 + run.bytes() / 8);
                 let may_wait = policy == "tbf" || policy == "mlf" && setting.options.quantum.adaptive;
                 assert!(may_wait || !matches!(pick, Pick::Wait { .. }), "{policy} does not wait");
             }
-            Act::Finish => drop(host.finish()),
-            Act::Pass(us) => host.now_us += us,
-            Act::Withdraw(application) => {
+            HostAct::Finish => drop(host.finish()),
+            HostAct::Pass(us) => host.now_us += us,
+            HostAct::Withdraw(application) => {
                 for (id, _) in host.controller.withdraw(ApplicationId(*application)) {
                     let known = host.known.remove(&id).expect("it was posted");
-                    assert!(!known.told, "what runs is not taken back");
+                    assert!(!known.issued, "a running request is not withdrawn");
                 }
             }
-            Act::Weigh(application, weight) => {
+            HostAct::Weigh(application, weight) => {
                 host.controller.set_weight(ApplicationId(*application), *weight).expect("there are few");
             }
         }
@@ -117,7 +117,7 @@ proptest! {
             let statistics = host.controller.statistics();
             let total = &statistics.total;
             prop_assert_eq!(total.posted, total.done + total.withdrawn, "{}", policy);
-            prop_assert_eq!(total.served, host.told.len() as u64);
+            prop_assert_eq!(total.served, host.issued.len() as u64);
             prop_assert!(total.virtual_requests <= total.served + total.withdrawn);
             prop_assert_eq!(total.runs, host.runs.len() as u64);
             let posted: u64 = statistics.applications.iter().map(|one| one.totals.posted).sum();

@@ -2,29 +2,29 @@
 
 mod common;
 
-use common::Host;
+use common::VirtualHost;
 use pario_sched::{ApplicationId, Controller, FileId, Options, Pick, Request};
 
 const KIB: u64 = 1024;
 
-/// How an application asks.
+/// Access pattern of an application.
 #[derive(Clone, Copy)]
-struct Pattern {
+struct LoadPattern {
     length: u64,
     /// Distance of one request from the next.
     stride: u64,
-    /// How many it keeps unfinished.
+    /// Number of its unfinished requests.
     depth: u64,
 }
 
-/// Bytes served to the first application over bytes served to the second, while both always want more.
-fn ratio(policy: &str, options: Options, weights: (u32, u32), patterns: [Pattern; 2]) -> f64 {
-    let mut host = Host::new(Controller::new(policy, options).expect("the options work"));
-    host.controller.set_weight(ApplicationId(0), weights.0).expect("there is room");
-    host.controller.set_weight(ApplicationId(1), weights.1).expect("there is room");
+/// Bytes served to the first application over bytes served to the second, while both always have requests waiting.
+fn ratio(policy: &str, options: Options, weights: (u32, u32), patterns: [LoadPattern; 2]) -> f64 {
+    let mut host = VirtualHost::new(Controller::new(policy, options).expect("the options work"));
+    host.controller.set_weight(ApplicationId(0), weights.0).expect("accepted");
+    host.controller.set_weight(ApplicationId(1), weights.1).expect("accepted");
     let mut posted = [0; 2];
-    let mut post = |host: &mut Host, application: usize| {
-        let Pattern { length, stride, .. } = patterns[application];
+    let mut post = |host: &mut VirtualHost, application: usize| {
+        let LoadPattern { length, stride, .. } = patterns[application];
         let id = application as u64;
         host.post(Request::read(FileId(id), ApplicationId(id), posted[application] * stride, length, 0));
         posted[application] += 1;
@@ -52,9 +52,9 @@ fn ratio(policy: &str, options: Options, weights: (u32, u32), patterns: [Pattern
 }
 
 fn check(policy: &str, options: &Options) {
-    let sequential = Pattern { length: 32 * KIB, stride: 32 * KIB, depth: 32 };
-    let scattered = Pattern { length: 32 * KIB, stride: 1024 * KIB, depth: 32 };
-    let small = Pattern { length: 4 * KIB, stride: 64 * KIB, depth: 64 };
+    let sequential = LoadPattern { length: 32 * KIB, stride: 32 * KIB, depth: 32 };
+    let scattered = LoadPattern { length: 32 * KIB, stride: 1024 * KIB, depth: 32 };
+    let small = LoadPattern { length: 4 * KIB, stride: 64 * KIB, depth: 64 };
     for (name, patterns) in [
         ("both sequential", [sequential, sequential]),
         ("both scattered", [scattered, scattered]),
@@ -75,7 +75,7 @@ fn wfq_keeps_weights() {
 
 #[test]
 fn tbf_keeps_weights() {
-    // Rates below what the host can do, so that the buckets decide.
+    // Rates below the host's, so that the buckets decide.
     check("tbf", &Options { tbf_bytes_per_second: 5 << 20, tbf_burst_bytes: 1 << 20, ..Options::default() });
 }
 
@@ -89,7 +89,7 @@ fn mlf_keeps_weights() {
 
 #[test]
 fn equal_weights_are_fair_without_being_set() {
-    let sequential = Pattern { length: 32 * KIB, stride: 32 * KIB, depth: 32 };
+    let sequential = LoadPattern { length: 32 * KIB, stride: 32 * KIB, depth: 32 };
     for policy in ["mlf", "wfq"] {
         let got = ratio(policy, Options::default(), (1, 1), [sequential, sequential]);
         assert!((got - 1.0).abs() < 0.1, "{policy}: {got:.3}");

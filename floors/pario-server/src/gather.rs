@@ -1,8 +1,8 @@
-//! Reading this server's part of a view's stream: gathered here, so that only what is wanted travels.
+//! Reading this server's part of a view's stream: collected here, so that only requested bytes are sent.
 //!
-//! Pieces that lie close together are read in one call and picked out of it; far ones each by itself.
+//! Pieces that are close together are read in one call and copied out of it; distant ones each by itself.
 //!
-//! Never: more than a frame carries. Always: as many bytes as the view puts on this server; zeros where nothing was written.
+//! Never: more than a frame carries. Always: as many bytes as the view maps to this server; zeros where nothing was written.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,38 +13,38 @@ use pario_net::buffers;
 use pario_store::{Store, StoreError};
 use pario_view::View;
 
-use crate::desk::{Desk, ReadDone, Wish};
+use crate::io_queue::{IoQueue, IoRequest, ReadDone};
 
-/// Bytes read in one call where pieces lie close together.
-const WINDOW_BYTES: u64 = 1 << 20;
-/// A hole of this size is read over rather than around.
+/// Bytes read in one call where pieces are close together.
+const READ_BYTES: u64 = 1 << 20;
+/// A hole of this size is read and discarded.
 const HOLE_BYTES: u64 = 32 << 10;
 
-/// Windows of one answer that wait for their turn at a time.
-const WINDOWS_AT_ONCE: usize = 32;
+/// Concurrent queued reads of one reply.
+const READS_QUEUED_MAX: usize = 32;
 
-/// A range of a view's stream, as far as it lies on one server.
-pub(crate) struct Part {
+/// A range of a view's stream on one server.
+pub(crate) struct StreamPart {
     pub(crate) view: Option<Arc<View>>,
     pub(crate) layout: Layout,
     pub(crate) stream: Range<u64>,
     pub(crate) server: ServerIndex,
 }
 
-/// A piece of the object and where it goes in the answer.
+/// A piece of the object and its offset in the reply.
 #[derive(Clone, Copy)]
-struct Piece {
+struct ReadPiece {
     local: u64,
     bytes: u64,
     at: usize,
 }
 
-impl Part {
+impl StreamPart {
     /// The bytes, in stream order.
     pub(crate) fn read(&self, store: &dyn Store, object: ObjectId) -> Result<Vec<u8>, StoreError> {
         let (pieces, mut data) = self.plan();
-        let block = store.places().and_then(|places| places.block_bytes(object.inode));
-        for window in windows(&pieces, block) {
+        let block = store.peer_service().and_then(|places| places.block_bytes(object.inode));
+        for window in joint_reads(&pieces, block) {
             if let [piece] = window {
                 let target = &mut data[piece.at..piece.at + length(piece.bytes)];
                 let count = store.read(object, LocalOffset(piece.local), target)?;
@@ -59,29 +59,34 @@ impl Part {
         Ok(data)
     }
 
-    /// The same when it is its turn, window by window; a few are asked for at a time.
-    pub(crate) fn read_in_turn(&self, desk: &Arc<Desk>, whose: (SessionId, ObjectId), done: ReadDone) {
+    /// The same through the I/O queue, read by read; a few are queued at a time.
+    pub(crate) fn read_in_turn(&self, desk: &Arc<IoQueue>, whose: (SessionId, ObjectId), done: ReadDone) {
         let (pieces, data) = self.plan();
-        let windows: Vec<Vec<Piece>> = windows(&pieces, None).map(<[Piece]>::to_vec).collect();
+        let windows: Vec<Vec<ReadPiece>> = joint_reads(&pieces, None).map(<[ReadPiece]>::to_vec).collect();
         if windows.is_empty() {
             return done(Ok(data));
         }
         let left = windows.len();
         let so_far = SoFar { data, failed: None, next: 0, left, done: Some(done) };
-        let gathering = Gathering { desk: Arc::clone(desk), whose, windows, so_far: Mutex::new(so_far) };
+        let gathering = QueuedGather {
+            io_queue: Arc::clone(desk),
+            origin: whose,
+            reads: windows,
+            so_far: Mutex::new(so_far),
+        };
         let gathering = Arc::new(gathering);
-        (0..left.min(WINDOWS_AT_ONCE)).for_each(|_| gathering.ask());
+        (0..left.min(READS_QUEUED_MAX)).for_each(|_| gathering.ask());
     }
 
-    /// What is wanted, and room for it.
-    fn plan(&self) -> (Vec<Piece>, Vec<u8>) {
+    /// The requested pieces, and a buffer for them.
+    fn plan(&self) -> (Vec<ReadPiece>, Vec<u8>) {
         let mut pieces = Vec::new();
         let mut total: u64 = 0;
         let mut add = |local: LocalOffset, bytes: u64| {
-            // A client that wants more than travels gets what travels, and sees that it is short.
+            // A client that requests more than a frame gets a frame, and sees that it is short.
             let bytes = bytes.min(FRAME_DATA_BYTES_MAX as u64 - total);
             #[expect(clippy::cast_possible_truncation, reason = "at most a frame's data")]
-            pieces.push(Piece { local: local.0, bytes, at: total as usize });
+            pieces.push(ReadPiece { local: local.0, bytes, at: total as usize });
             total += bytes;
             total < FRAME_DATA_BYTES_MAX as u64
         };
@@ -96,18 +101,18 @@ impl Part {
     }
 }
 
-/// Pieces that are read together. Of blocks that have no fixed place, those of which nothing is wanted are left alone: whoever
-/// touches one gets it.
-fn windows(pieces: &[Piece], block: Option<u64>) -> impl Iterator<Item = &[Piece]> {
+/// Pieces that are read together. In cached files, blocks without a requested byte are not touched: reading a block may make this server
+/// its owner.
+fn joint_reads(pieces: &[ReadPiece], block: Option<u64>) -> impl Iterator<Item = &[ReadPiece]> {
     let mut rest = pieces;
     std::iter::from_fn(move || {
         let first = rest.first()?;
         let mut end = first.local + first.bytes;
-        let joins = |piece: &&Piece| {
+        let joins = |piece: &&ReadPiece| {
             let joins = end <= piece.local
                 && piece.local - end <= HOLE_BYTES
                 && block.is_none_or(|block| piece.local / block <= end.saturating_sub(1) / block + 1)
-                && piece.local + piece.bytes - first.local <= WINDOW_BYTES;
+                && piece.local + piece.bytes - first.local <= READ_BYTES;
             end = piece.local + piece.bytes;
             joins
         };
@@ -118,14 +123,14 @@ fn windows(pieces: &[Piece], block: Option<u64>) -> impl Iterator<Item = &[Piece
     })
 }
 
-/// From where to where a window reaches.
-fn span(window: &[Piece]) -> Range<u64> {
+/// The range of a read.
+fn span(window: &[ReadPiece]) -> Range<u64> {
     let end = window.last().map_or(0, |last| last.local + last.bytes);
     window.first().map_or(end, |first| first.local)..end
 }
 
-/// Puts the pieces of a window where they go; what was not there is zeros.
-fn pick_out(window: &[Piece], bytes: &[u8], data: &mut [u8]) {
+/// Copies the pieces of a read to the reply; missing bytes are zeros.
+fn pick_out(window: &[ReadPiece], bytes: &[u8], data: &mut [u8]) {
     let start = span(window).start;
     for piece in window {
         let target = &mut data[piece.at..piece.at + length(piece.bytes)];
@@ -140,43 +145,43 @@ fn length(bytes: u64) -> usize {
     usize::try_from(bytes).expect("at most a frame's data")
 }
 
-/// An answer that is gathered window by window, each in its turn.
-struct Gathering {
-    desk: Arc<Desk>,
-    whose: (SessionId, ObjectId),
-    windows: Vec<Vec<Piece>>,
+/// A reply that is collected read by read, each in its turn.
+struct QueuedGather {
+    io_queue: Arc<IoQueue>,
+    origin: (SessionId, ObjectId),
+    reads: Vec<Vec<ReadPiece>>,
     so_far: Mutex<SoFar>,
 }
 
 struct SoFar {
     data: Vec<u8>,
     failed: Option<StoreError>,
-    /// The next window to ask for, and how many have not come.
+    /// The next read to queue, and the number of outstanding ones.
     next: usize,
     left: usize,
     done: Option<ReadDone>,
 }
 
-impl Gathering {
+impl QueuedGather {
     fn ask(self: &Arc<Self>) {
         let number = {
             let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
             so_far.next += 1;
             so_far.next - 1
         };
-        let Some(window) = self.windows.get(number) else { return };
-        let (session, object) = self.whose;
-        let wish = Wish { session, object, bytes: span(window) };
+        let Some(window) = self.reads.get(number) else { return };
+        let (session, object) = self.origin;
+        let wish = IoRequest { session, object, bytes: span(window) };
         let gathering = Arc::clone(self);
-        self.desk.read(&wish, Box::new(move |result| gathering.came(number, result)));
+        self.io_queue.read(&wish, Box::new(move |result| gathering.read_done(number, result)));
     }
 
-    fn came(self: Arc<Self>, number: usize, result: Result<Vec<u8>, StoreError>) {
+    fn read_done(self: Arc<Self>, number: usize, result: Result<Vec<u8>, StoreError>) {
         let over = {
             let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
             match result {
                 Ok(bytes) => {
-                    pick_out(&self.windows[number], &bytes, &mut so_far.data);
+                    pick_out(&self.reads[number], &bytes, &mut so_far.data);
                     buffers::give_back(bytes);
                 }
                 Err(error) => so_far.failed = Some(error),

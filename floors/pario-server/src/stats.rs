@@ -1,4 +1,4 @@
-//! What a server counts, for `pario status`.
+//! Counters of a server, for `pario status`.
 //!
 //! Never: locks on the data path except for the latency histogram. Always: counters only grow.
 
@@ -7,9 +7,10 @@ use std::sync::{Mutex, PoisonError};
 
 use hdrhistogram::Histogram;
 use pario_core::Nanos;
+use pario_net::message::Request;
 use serde::Serialize;
 
-/// Longest latency told apart: a minute.
+/// Longest distinguished latency: a minute.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
 macro_rules! counters {
@@ -21,7 +22,7 @@ macro_rules! counters {
             latency_us: Mutex<Histogram<u64>>,
         }
 
-        /// The counters at one moment.
+        /// A snapshot of the counters.
         #[derive(Clone, Debug, Default, Serialize)]
         pub struct StatsSnapshot {
             $($(#[$doc])* pub $name: u64,)*
@@ -61,26 +62,30 @@ counters! {
     requests,
     /// Requests that failed.
     failures,
-    /// Bytes that came as messages.
+    /// Bytes received in messages.
     received_bytes,
-    /// Bytes sent as messages.
+    /// Bytes sent in messages.
     sent_bytes,
     /// Vectored writes into the store.
     staged_writes,
-    /// Pieces gathered by them.
+    /// Pieces joined by them.
     staged_pieces,
     /// Bytes of them.
     staged_bytes,
     /// Descriptors lent.
     lent,
-    /// Errors that happened behind a client's back.
+    /// Errors of writes after the client's call had returned.
     background_errors,
-    /// Connections that were accepted.
+    /// Accepted connections.
     connections,
-    /// Connections that were ended because the peer broke the rules or did not know the secret.
+    /// Connections ended because the peer violated the protocol or did not know the secret.
     refused,
-    /// Bytes passed on between clients that are tied to this server and other servers.
+    /// Bytes forwarded between clients that are bound to this server and other servers.
     relayed_bytes,
+    /// Bytes that clients report to have written through lent descriptors, of all servers; counted at the manager.
+    direct_written_bytes,
+    /// Bytes that clients report to have read through them.
+    direct_read_bytes,
 }
 
 impl ServerStats {
@@ -109,6 +114,14 @@ impl ServerStats {
 
     pub(crate) fn count_relayed(&self, bytes: u64) {
         self.relayed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A client's accesses that bypassed the servers.
+    pub(crate) fn count_direct(&self, request: &Request) {
+        if let Request::CountDirect { written, read } = request {
+            self.direct_written_bytes.fetch_add(*written, Ordering::Relaxed);
+            self.direct_read_bytes.fetch_add(*read, Ordering::Relaxed);
+        }
     }
 
     /// One request answered.

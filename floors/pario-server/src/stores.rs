@@ -1,6 +1,6 @@
-//! Which store a server stands on, by name.
+//! Selection of a server's store, by name.
 //!
-//! Always: says with the store whether its bytes die with the process and whether it lends descriptors.
+//! Always: reports with the store whether its bytes are lost with the process and whether it lends descriptors.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,40 +8,57 @@ use std::sync::Arc;
 use pario_core::Fault;
 use pario_store::direct::{DirectSettings, DirectStore};
 
-use pario_store::{FilesStore, MemoryStore, Pace, RealDisk, Store, Throttled};
+use pario_store::{
+    Checksummed, Disk, FilesStore, LogStore, MemoryStore, RealDisk, RootedDisk, Store, StoreRate, Throttled,
+};
 
 /// A store to open.
 #[derive(Clone, PartialEq, Debug)]
 pub enum StoreChoice {
     /// Plain files below a directory; the kernel caches.
     Files {
-        /// Where.
+        /// Its directory.
         dir: PathBuf,
     },
-    /// Plain files below a directory past the kernel's cache; the server caches.
+    /// Plain files below a directory, bypassing the kernel's cache; the server caches.
     Direct {
-        /// Where.
+        /// Its directory.
         dir: PathBuf,
         /// Size of the cache.
         cache_bytes: u64,
-        /// Share of dirty bytes at which staging starts.
+        /// Share of dirty bytes at which write-back starts.
         high: f64,
-        /// Share of dirty bytes at which staging stops.
+        /// Share of dirty bytes at which write-back stops.
         low: f64,
+    },
+    /// Containers below a directory: writes are appended to logs.
+    Log {
+        /// Its directory.
+        dir: PathBuf,
     },
     /// Memory of the server's process.
     Memory {
-        /// How much.
+        /// Its size.
         bytes: u64,
     },
 }
 
-/// An open store with what clients must know of it.
+/// Whether checksums of stored bytes are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Checksums {
+    /// Kept; see [`pario_store::Checksummed`].
+    On,
+    /// Not kept.
+    #[default]
+    Off,
+}
+
+/// An open store and its properties for clients.
 #[derive(Clone, Debug)]
 pub struct OpenStore {
-    /// It.
+    /// The store.
     pub store: Arc<dyn Store>,
-    /// Whether its bytes die with the process.
+    /// Whether its bytes are lost with the process.
     pub volatile: bool,
     /// Whether it lends descriptors for reading.
     pub lends: bool,
@@ -50,32 +67,71 @@ pub struct OpenStore {
 }
 
 /// The same, not yet shared.
-struct Made {
+struct MadeStore {
     store: Box<dyn Store>,
     volatile: bool,
     lends: bool,
     lends_writing: bool,
 }
 
+impl MadeStore {
+    /// Adds checksums, if requested and possible.
+    fn with(self, checksums: Checksums, disk: Arc<dyn Disk>, dir: Option<&Path>) -> Result<MadeStore, Fault> {
+        let (Checksums::On, Some(dir)) = (checksums, dir) else { return Ok(self) };
+        // Bytes that a store holds in memory are lost with the process, bytes that the kernel holds with the machine.
+        let life = if self.volatile { process_life() } else { disk.life() };
+        let store = Checksummed::open(self.store, disk, dir, life)?;
+        Ok(MadeStore { store: Box::new(store), ..self })
+    }
+}
+
+/// An identity unique to this process.
+fn process_life() -> pario_store::Life {
+    let nonce: [u8; 32] = pario_net::greeting::nonce();
+    let mut life = pario_store::Life::default();
+    life.copy_from_slice(&nonce[..16]);
+    life
+}
+
 impl StoreChoice {
     /// Opens it.
     pub fn open(&self) -> Result<OpenStore, Fault> {
-        let made = self.make()?;
-        let Made { volatile, lends, lends_writing, .. } = made;
-        Ok(OpenStore { store: Arc::from(made.store), volatile, lends, lends_writing })
+        self.open_as(real_disk(), Checksums::Off, None)
     }
 
-    /// Opens it so that it gets no more through than that. It lends nothing, since a loan knows no pace.
-    pub fn open_limited(&self, pace: Pace) -> Result<OpenStore, Fault> {
-        let Made { store, volatile, .. } = self.make()?;
-        let store = Arc::new(Throttled::new(store, pace));
-        Ok(OpenStore { store, volatile, lends: false, lends_writing: false })
+    /// Opens it on a disk, with or without checksums of its bytes, and at a limited rate, if one is given: then it lends nothing, since a
+    /// lent descriptor bypasses the limit.
+    pub fn open_as(
+        &self,
+        disk: Arc<dyn Disk>,
+        checksums: Checksums,
+        pace: Option<StoreRate>,
+    ) -> Result<OpenStore, Fault> {
+        let made = self.make(Arc::clone(&disk))?.with(checksums, disk, self.dir())?;
+        let MadeStore { store, volatile, lends, lends_writing } = made;
+        Ok(match pace {
+            None => OpenStore { store: Arc::from(store), volatile, lends, lends_writing },
+            Some(pace) => {
+                let store = Arc::new(Throttled::new(store, pace));
+                OpenStore { store, volatile, lends: false, lends_writing: false }
+            }
+        })
     }
 
-    fn make(&self) -> Result<Made, Fault> {
+    /// The directory of its objects, if not in memory.
+    fn dir(&self) -> Option<&Path> {
+        match self {
+            StoreChoice::Files { dir } | StoreChoice::Direct { dir, .. } | StoreChoice::Log { dir } => {
+                Some(dir)
+            }
+            StoreChoice::Memory { .. } => None,
+        }
+    }
+
+    fn make(&self, disk: Arc<dyn Disk>) -> Result<MadeStore, Fault> {
         Ok(match self {
-            StoreChoice::Files { dir } => Made {
-                store: Box::new(FilesStore::open(dir)?),
+            StoreChoice::Files { dir } => MadeStore {
+                store: Box::new(FilesStore::open_on(disk, dir)?),
                 volatile: false,
                 lends: true,
                 lends_writing: true,
@@ -87,14 +143,20 @@ impl StoreChoice {
                     high_bytes: share(*high),
                     low_bytes: share(*low),
                 };
-                Made {
-                    store: Box::new(DirectStore::open(dir, settings)?),
+                MadeStore {
+                    store: Box::new(DirectStore::open_on(disk, dir, settings)?),
                     volatile: true,
                     lends: false,
                     lends_writing: false,
                 }
             }
-            StoreChoice::Memory { bytes } => Made {
+            StoreChoice::Log { dir } => MadeStore {
+                store: Box::new(LogStore::open_on(disk, dir)?),
+                volatile: false,
+                lends: false,
+                lends_writing: false,
+            },
+            StoreChoice::Memory { bytes } => MadeStore {
                 store: Box::new(MemoryStore::new(*bytes)),
                 volatile: true,
                 lends: true,
@@ -116,8 +178,14 @@ fn part_of(bytes: u64, part: f64) -> u64 {
 
 /// The machine's own file systems.
 #[must_use]
-pub fn real_disk() -> Arc<dyn pario_store::Disk> {
+pub fn real_disk() -> Arc<dyn Disk> {
     Arc::new(RealDisk)
+}
+
+/// One directory of them, by its descriptor.
+#[must_use]
+pub fn disk_in(dir: &Arc<pario_sys::dir::Dir>) -> Arc<dyn Disk> {
+    RootedDisk::shared(Arc::clone(dir))
 }
 
 /// Names and inodes in a directory of this machine.
@@ -126,10 +194,10 @@ pub fn names_in(dir: &Path, defaults: pario_core::Layout) -> crate::NamesSpec {
     crate::NamesSpec { dir: dir.to_owned(), disk: real_disk(), defaults }
 }
 
-/// A file of this machine in which a server leaves something to its successor.
+/// A restart log in a file of this machine.
 #[must_use]
-pub fn lives_in(path: &Path) -> crate::LivesSpec {
-    crate::LivesSpec { disk: real_disk(), path: path.to_owned() }
+pub fn restart_log_in(path: &Path) -> crate::RestartLogSpec {
+    crate::RestartLogSpec { disk: real_disk(), path: path.to_owned() }
 }
 
 #[cfg(test)]
@@ -142,11 +210,16 @@ mod tests {
     fn a_limited_store_lends_nothing() {
         let choice = StoreChoice::Memory { bytes: 1 << 20 };
         assert!(choice.open().unwrap().lends);
-        let limited =
-            choice.open_limited(Pace { bytes_per_second: Some(1 << 30), ..Pace::default() }).unwrap();
+        let limited = choice
+            .open_as(
+                real_disk(),
+                Checksums::Off,
+                Some(StoreRate { bytes_per_second: Some(1 << 30), ..StoreRate::default() }),
+            )
+            .unwrap();
         assert!(!limited.lends && !limited.lends_writing && limited.volatile);
         let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
-        limited.store.write(object, LocalOffset(0), &[pario_sys::Piece::from(&b"abc"[..])]).unwrap();
+        limited.store.write(object, LocalOffset(0), &[pario_sys::MemoryPiece::from(&b"abc"[..])]).unwrap();
         assert!(matches!(limited.store.lend(object, LendAccess::Read).unwrap(), Lent::NotLent));
         assert_eq!(limited.store.length(object).unwrap(), Some(3));
     }

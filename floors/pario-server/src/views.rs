@@ -1,6 +1,6 @@
-//! The views that clients have made known, by session and number.
+//! Views defined by clients, by session and number.
 //!
-//! Never: holds more of one session than the limits say. Always: a number means one view for as long as its session uses it.
+//! Never: holds more of one session than the limits allow. Always: a number means one view for as long as its session uses it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,31 +11,31 @@ use pario_view::{View, ViewId};
 
 /// See the module. Cheap to clone; all clones are one table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Views(Arc<Mutex<HashMap<SessionId, Table>>>);
+pub(crate) struct DefinedViews(Arc<Mutex<HashMap<SessionId, SessionViews>>>);
 
 #[derive(Debug, Default)]
-struct Table {
-    views: HashMap<u32, Known>,
+struct SessionViews {
+    views: HashMap<u32, DefinedView>,
     memory_bytes: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct DefinedView {
     view: Arc<View>,
     id: ViewId,
-    /// It as it was moved last. Shares all lists with it.
-    moved: Option<(u64, Arc<View>)>,
+    /// The view with its last displacement. Shares all lists with it.
+    displaced: Option<(u64, Arc<View>)>,
 }
 
-impl Views {
-    /// Makes a view known. The same bytes under the same number again are no news.
+impl DefinedViews {
+    /// Defines a view. The same bytes under the same number again have no effect.
     pub(crate) fn define(&self, session: SessionId, number: u32, bytes: &[u8]) -> Result<(), Fault> {
         let id = ViewId::of(bytes);
         let known =
             self.lock().get(&session).and_then(|table| table.views.get(&number).map(|known| known.id));
         match known {
             Some(known) if known == id => return Ok(()),
-            Some(_) => return Err(refused(number, "it means another view already")),
+            Some(_) => return Err(refused(number, "the number is in use for another view")),
             None if number == 0 => return Err(refused(number, "that number is the file's own bytes")),
             None => {}
         }
@@ -46,29 +46,31 @@ impl Views {
             return Err(refused(number, "its session has too many views"));
         }
         table.memory_bytes += view.memory_bytes();
-        table.views.insert(number, Known { view: Arc::new(view), id, moved: None });
+        table.views.insert(number, DefinedView { view: Arc::new(view), id, displaced: None });
         Ok(())
     }
 
-    /// A view so many bytes further on in the file, if it is known and its first repetition lies in a file there.
+    /// A view with a displacement in bytes, if it is known and its first repetition ends within the largest file.
     pub(crate) fn get(&self, session: SessionId, number: u32, moved: u64) -> Option<Arc<View>> {
         let mut tables = self.lock();
         let known = tables.get_mut(&session)?.views.get_mut(&number)?;
         if moved == 0 {
             return Some(Arc::clone(&known.view));
         }
-        if let Some((_, view)) = known.moved.as_ref().filter(|(bytes, _)| *bytes == moved) {
+        if let Some((_, view)) = known.displaced.as_ref().filter(|(bytes, _)| *bytes == moved) {
             return Some(Arc::clone(view));
         }
-        let view = Arc::new(known.view.moved(moved).ok()?);
-        known.moved = Some((moved, Arc::clone(&view)));
+        let view = Arc::new(known.view.displaced(moved).ok()?);
+        known.displaced = Some((moved, Arc::clone(&view)));
         Some(view)
     }
 
-    /// The same, or a fault that says so.
+    /// The same, or a fault.
     pub(crate) fn find(&self, session: SessionId, number: u32, moved: u64) -> Result<Arc<View>, Fault> {
         let found = self.get(session, number, moved);
-        found.ok_or_else(|| refused(number, "it was never made known here, or is moved beyond every file"))
+        found.ok_or_else(|| {
+            refused(number, "it was never defined here, or its displacement exceeds the largest file")
+        })
     }
 
     /// A view is not used any more.
@@ -80,12 +82,12 @@ impl Views {
         }
     }
 
-    /// A session is over.
+    /// A session has ended.
     pub(crate) fn end(&self, session: SessionId) {
         self.lock().remove(&session);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Table>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, SessionViews>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,18 +98,18 @@ fn refused(number: u32, why: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use pario_view::{Access, Datatype};
+    use pario_view::{Datatype, ViewAccess};
 
     use super::*;
 
     fn every(stride: i64) -> Vec<u8> {
         let byte = Datatype::elementary(1).unwrap();
-        View::new(0, &byte, &byte.resized(0, stride).unwrap(), Access::Write).unwrap().encode().unwrap()
+        View::new(0, &byte, &byte.resized(0, stride).unwrap(), ViewAccess::Write).unwrap().encode().unwrap()
     }
 
     #[test]
     fn a_number_means_one_view_until_it_is_forgotten() {
-        let (views, session) = (Views::default(), SessionId(7));
+        let (views, session) = (DefinedViews::default(), SessionId(7));
         views.define(session, 1, &every(4)).unwrap();
         views.define(session, 1, &every(4)).unwrap();
         assert!(views.define(session, 1, &every(5)).is_err());
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn nonsense_and_too_many_are_refused() {
-        let (views, session) = (Views::default(), SessionId(7));
+        let (views, session) = (DefinedViews::default(), SessionId(7));
         assert!(views.define(session, 0, &every(4)).is_err());
         assert!(views.define(session, 1, b"nonsense").is_err());
         for number in 0..VIEWS_MAX {

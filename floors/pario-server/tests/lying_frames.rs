@@ -1,15 +1,16 @@
-//! Frames that lie, sent to a live server: it ends that connection, says why where it can, and serves the others on.
+//! Frames that violate the protocol, sent to a live server: it ends that connection, reports the reason where it can, and continues to
+//! serve the others.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
-use common::{Chance, Honest, LIMIT, Raw, SECRET, World, hello, object};
+use common::{Honest, LIMIT, Raw, SECRET, ServerFixture, hello, object};
 use pario_core::codec::{from_bytes, to_bytes};
 use pario_core::limits::{FRAME_BODY_BYTES_MAX, FRAME_DATA_BYTES_MAX};
-use pario_core::{Code, Generation, InodeId, LocalOffset, ServerIndex, SessionId, Striping};
+use pario_core::{Code, Generation, InodeId, LocalOffset, SeededRandom, ServerIndex, SessionId, Striping};
 use pario_net::connection::Connection;
-use pario_net::frame::{self, DataCheck, FrameKind, HEAD_BYTES, Head, PROTOCOL};
+use pario_net::frame::{self, DataCheck, FrameHead, FrameKind, HEAD_BYTES, PROTOCOL};
 use pario_net::greeting::{Hello, Proof, Secret};
 use pario_net::message::{At, Creator, NameRequest, OpenHow, Reply, Request, Want};
 use pario_net::stream::Address;
@@ -53,7 +54,7 @@ fn valid_requests() -> Vec<Request> {
         Request::Lend { object: object(2), write: true },
         Request::SyncObject { object: object(2) },
         Request::FlushObject { object: object(2) },
-        Request::TakeErrors { inode },
+        Request::CollectErrors { inode },
         Request::OfferOutbox { from: 0 },
         Request::Truncate { inode, from: Generation(0), to: Generation(1), bytes: 0 },
         Request::RemoveObject { object: object(2) },
@@ -66,20 +67,20 @@ fn valid_requests() -> Vec<Request> {
         Request::ListInodes { after: InodeId(0), limit: 5 },
         Request::Claim { server: ServerIndex(1), inode, block_bytes: 4096, blocks: vec![(1, 0), (2, 7)] },
         Request::GiveBack { server: ServerIndex(1), inode, blocks: vec![(1, 1)] },
-        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true, at_once: false },
-        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true, at_once: true },
-        Request::VisitStill { object: object(2), at: LocalOffset(0), bytes: 100, stamp: 7 },
-        Request::ReadAtOnce { object: object(2), at: LocalOffset(0), bytes: 100 },
-        Request::WriteAtOnce { object: object(2), at: LocalOffset(0) },
+        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true, atomic: false },
+        Request::VisitRead { object: object(2), at: LocalOffset(0), bytes: 100, told: true, atomic: true },
+        Request::VisitUnchanged { object: object(2), at: LocalOffset(0), bytes: 100, stamp: 7 },
+        Request::ReadAtomic { object: object(2), at: LocalOffset(0), bytes: 100 },
+        Request::WriteAtomic { object: object(2), at: LocalOffset(0) },
         Request::VisitWrite { object: object(2), at: LocalOffset(0), told: false },
-        Request::Pass { server: ServerIndex(1), to: ServerIndex(2), inode, blocks: vec![(1, 1)] },
-        Request::VisitTake {
+        Request::ReportHandover { server: ServerIndex(1), to: ServerIndex(2), inode, blocks: vec![(1, 1)] },
+        Request::VisitHandover {
             object: object(2),
             at: LocalOffset(0),
             blocks: 1,
             to: ServerIndex(1),
             syncs: 0,
-            of: 7,
+            number_sum: 7,
             told: true,
         },
     ]);
@@ -88,7 +89,7 @@ fn valid_requests() -> Vec<Request> {
 
 /// A frame around any body, with the right checksum.
 fn seal_body(kind: FrameKind, body: &[u8], data_bytes: u32) -> Vec<u8> {
-    let mut head = Head {
+    let mut head = FrameHead {
         kind,
         data_checked: false,
         body_bytes: u32::try_from(body.len()).unwrap(),
@@ -103,22 +104,22 @@ fn seal_body(kind: FrameKind, body: &[u8], data_bytes: u32) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes, then a ping; reads until the server hangs up or answers the ping.
+/// Sends bytes, then a ping; reads until the server closes the connection or answers the ping.
 fn probe(raw: &mut Raw, bytes: &[u8]) {
     let ping = frame::seal(FrameKind::Request, 4_000_000, &Request::Ping {}, &[], DataCheck::None);
     if raw.send_bytes(bytes).is_err() || raw.send_bytes(&ping).is_err() {
         return;
     }
-    // Inside a frame that announced more than came, the server waits for the rest: hang up.
+    // Inside a frame that announced more than was sent, the server waits for the rest: close.
     raw.stream.shut();
     while raw.frame().is_some() {}
 }
 
-/// Bodies changed at random, the checksum made right: the decoder and the service must stand any of them.
+/// Bodies changed at random, with a correct checksum: the decoder and the service must tolerate any of them.
 #[test]
 fn mutated_requests_with_good_checksums_harm_nobody() {
-    let mut chance = Chance(seed());
-    let world = World::new();
+    let mut chance = SeededRandom::new(seed());
+    let world = ServerFixture::new();
     let mut honest = Honest::new(&world, HONEST_INODE);
     let requests = valid_requests();
     for round in 0..600 {
@@ -127,15 +128,15 @@ fn mutated_requests_with_good_checksums_harm_nobody() {
         for _ in 0..chance.index(4) {
             match chance.index(4) {
                 0 => body.truncate(chance.index(body.len() + 1)),
-                1 => body.push(chance.next().to_le_bytes()[0]),
+                1 => body.push(chance.next_u64().to_le_bytes()[0]),
                 _ if !body.is_empty() => {
                     let at = chance.index(body.len());
-                    body[at] = chance.next().to_le_bytes()[0];
+                    body[at] = chance.next_u64().to_le_bytes()[0];
                 }
                 _ => {}
             }
         }
-        // A shutdown is a right of every client.
+        // Every client may request a shutdown.
         if matches!(from_bytes::<Request>(&body), Ok(Request::Shutdown { .. })) {
             continue;
         }
@@ -150,11 +151,11 @@ fn mutated_requests_with_good_checksums_harm_nobody() {
     honest.check();
 }
 
-/// Whole conversations of well-formed requests in any order, by clients that do not care about the answers.
+/// Whole conversations of well-formed requests in any order, by clients that ignore the replies.
 #[test]
 fn well_formed_nonsense_harms_nobody() {
-    let mut chance = Chance(seed() ^ 7);
-    let world = World::new();
+    let mut chance = SeededRandom::new(seed() ^ 7);
+    let world = ServerFixture::new();
     let mut honest = Honest::new(&world, HONEST_INODE);
     let requests = valid_requests();
     for round in 0..60 {
@@ -172,11 +173,11 @@ fn well_formed_nonsense_harms_nobody() {
     honest.check();
 }
 
-/// Bits flipped in whole frames: the checksum or the head gives them away.
+/// Bits flipped in whole frames: detected by the checksum or the head.
 #[test]
 fn mutated_frames_harm_nobody() {
-    let mut chance = Chance(seed() ^ 99);
-    let world = World::new();
+    let mut chance = SeededRandom::new(seed() ^ 99);
+    let world = ServerFixture::new();
     let mut honest = Honest::new(&world, HONEST_INODE);
     let requests = valid_requests();
     for _ in 0..300 {
@@ -200,10 +201,10 @@ fn refusal(raw: &mut Raw) -> Option<pario_core::Fault> {
 
 #[test]
 fn oversize_and_foreign_frames_end_their_connection_only() {
-    let world = World::new();
+    let world = ServerFixture::new();
     let mut honest = Honest::new(&world, HONEST_INODE);
     let too_long = |bytes: usize| u32::try_from(bytes + 1).unwrap();
-    let head = Head {
+    let head = FrameHead {
         kind: FrameKind::Request,
         data_checked: false,
         body_bytes: 1,
@@ -213,8 +214,8 @@ fn oversize_and_foreign_frames_end_their_connection_only() {
         data_crc: 0,
     };
     let cases: [Vec<u8>; 6] = [
-        Head { body_bytes: too_long(FRAME_BODY_BYTES_MAX), ..head }.encode().to_vec(),
-        Head { data_bytes: too_long(FRAME_DATA_BYTES_MAX), ..head }.encode().to_vec(),
+        FrameHead { body_bytes: too_long(FRAME_BODY_BYTES_MAX), ..head }.encode().to_vec(),
+        FrameHead { data_bytes: too_long(FRAME_DATA_BYTES_MAX), ..head }.encode().to_vec(),
         vec![0xff; HEAD_BYTES],
         frame::seal(FrameKind::Reply, 1, &Reply::Done {}, &[], DataCheck::None),
         frame::seal(FrameKind::Hello, 1, &hello(), &[], DataCheck::None),
@@ -228,21 +229,21 @@ fn oversize_and_foreign_frames_end_their_connection_only() {
     }
 }
 
-/// A stranger with the given greeting; the server's reason to refuse it.
-fn refused(world: &World, hello: &Hello, secret: &Secret) -> pario_core::Fault {
+/// An unauthenticated peer with the given greeting; returns the server's reason to refuse it.
+fn refused(world: &ServerFixture, hello: &Hello, secret: &Secret) -> pario_core::Fault {
     let stream = world.server.connect().unwrap();
     Connection::greet(stream, "test".into(), hello, secret).unwrap_err()
 }
 
 #[test]
 fn bytes_beyond_every_file_are_refused() {
-    let world = World::new();
+    let world = ServerFixture::new();
     let mut honest = Honest::new(&world, HONEST_INODE);
     let connection = world.connect();
     for at in [u64::MAX, u64::MAX - 1, u64::MAX - 100, 1 << 63] {
         for request in [
             Request::Write { object: object(2), at: LocalOffset(at) },
-            Request::WriteAtOnce { object: object(2), at: LocalOffset(at) },
+            Request::WriteAtomic { object: object(2), at: LocalOffset(at) },
         ] {
             let ticket = connection.start(&request, &[b"abcd"], &[]).unwrap();
             let fault = connection.wait(ticket, None).unwrap_err();
@@ -254,9 +255,9 @@ fn bytes_beyond_every_file_are_refused() {
 
 #[test]
 fn strangers_are_refused_and_told_why() {
-    let world = World::new();
+    let world = ServerFixture::new();
     let mut honest = Honest::new(&world, HONEST_INODE);
-    // The client's own check comes first: neither side believes the other.
+    // The client's own check comes first: neither side trusts the other.
     assert_eq!(refused(&world, &hello(), &Secret([1; 32])).code, Code::WrongSecret);
     let newer = Hello { protocol: PROTOCOL + 1, ..hello() };
     let fault = refused(&world, &newer, &SECRET);
@@ -267,33 +268,33 @@ fn strangers_are_refused_and_told_why() {
     honest.check();
 }
 
-/// A client that skips its own check still cannot come in.
+/// A client that skips its own check is still refused.
 #[test]
 fn a_forged_proof_is_refused() {
-    let world = World::new();
+    let world = ServerFixture::new();
     let stream = world.server.connect().unwrap();
     let mut raw = Raw::new(stream);
     raw.send(FrameKind::Hello, &hello());
     assert_eq!(raw.frame().unwrap().head.kind, FrameKind::Challenge);
     raw.send(FrameKind::Proof, &Proof { proof: [0; 32] });
     assert_eq!(refusal(&mut raw).unwrap().code, Code::WrongSecret);
-    // Nor one that leaves the proof out.
+    // Nor a client that omits the proof.
     let mut raw = Raw::new(world.server.connect().unwrap());
     raw.send(FrameKind::Hello, &hello());
     assert_eq!(raw.frame().unwrap().head.kind, FrameKind::Challenge);
     raw.send(FrameKind::Request, &Request::Status {});
     assert_eq!(refusal(&mut raw).unwrap().code, Code::Protocol);
-    // Nor one that says nothing of itself first.
+    // Nor a client that omits the greeting.
     let mut raw = Raw::new(world.server.connect().unwrap());
     raw.send(FrameKind::Request, &Request::Status {});
     assert_eq!(refusal(&mut raw).unwrap().code, Code::Protocol);
     Honest::new(&world, HONEST_INODE).check();
 }
 
-/// Before the secret is proved nothing large is accepted, not even announced.
+/// Before the secret is proved no large frame is accepted, not even announced.
 #[test]
 fn a_stranger_cannot_make_the_server_allocate() {
-    let world = World::new();
+    let world = ServerFixture::new();
     let body = vec![0; frame::GREETING_BODY_BYTES_MAX + 1];
     for bytes in [seal_body(FrameKind::Hello, &body, 0), seal_body(FrameKind::Hello, &[], 1)] {
         let mut raw = Raw::new(world.server.connect().unwrap());
@@ -302,10 +303,10 @@ fn a_stranger_cannot_make_the_server_allocate() {
     }
 }
 
-/// One who connects and says nothing is shown out; others do not notice.
+/// An unauthenticated peer that sends nothing is disconnected; others are not affected.
 #[test]
 fn a_silent_stranger_is_shown_out() {
-    let world = World::new();
+    let world = ServerFixture::new();
     let address = Address::Tcp(world.server.tcp_address().unwrap());
     let silent = pario_net::stream::Stream::connect(&address).unwrap();
     Honest::new(&world, HONEST_INODE).check();

@@ -1,4 +1,4 @@
-//! One suite for every store and every wrapper around one: what [`Store`] promises, checked.
+//! Conformance suite of [`Store`], for every store and every wrapper.
 //!
 //! Never: knows which store it checks. Always: a failure of the random part names its seed.
 
@@ -6,25 +6,27 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 use pario_sys::file_map::Scattered;
 
 use crate::store::{LendAccess, Lent, Store};
 
 mod model;
+mod opened;
 
 pub use model::random_operations;
+pub use opened::{FileOwner, OpenedFiles};
 
 /// Makes an empty store.
-pub type Make<'a> = &'a dyn Fn() -> Box<dyn Store>;
+pub type MakeStore<'a> = &'a dyn Fn() -> Box<dyn Store>;
 
 /// Seeds of the random part.
 const SEEDS: std::ops::Range<u64> = 0..24;
 
-/// Runs every check, each on a fresh store; panics where one fails.
+/// Runs every check, each on a fresh store; panics on the first failure.
 ///
-/// The store must have room for 64 MiB.
-pub fn all(make: Make<'_>) {
+/// The store must have a capacity of 64 MiB.
+pub fn all(make: MakeStore<'_>) {
     missing_objects_have_nothing(&*make());
     holes_are_zeros_and_length_is_exact(&*make());
     overwriting_keeps_the_rest(&*make());
@@ -51,7 +53,7 @@ fn id(inode: u64, generation: u32) -> ObjectId {
 }
 
 fn write(store: &dyn Store, object: ObjectId, at: u64, bytes: &[u8]) {
-    store.write(object, LocalOffset(at), &[Piece::from(bytes)]).expect("writing");
+    store.write(object, LocalOffset(at), &[MemoryPiece::from(bytes)]).expect("writing");
 }
 
 /// All bytes of an object.
@@ -68,12 +70,12 @@ fn missing_objects_have_nothing(store: &dyn Store) {
     let object = id(7, 0);
     assert_eq!(store.length(object).expect("length"), None);
     assert_eq!(store.read(object, LocalOffset(0), &mut [0; 10]).expect("reading"), 0);
-    store.remove(object).expect("removing what is not there");
-    store.flush(object).expect("flushing what is not there");
-    store.sync(object).expect("syncing what is not there");
-    store.truncate(object.inode, Generation(0), Generation(1), 5).expect("cutting what is not there");
+    store.remove(object).expect("removing a missing object");
+    store.flush(object).expect("flushing a missing object");
+    store.sync(object).expect("syncing a missing object");
+    store.truncate(object.inode, Generation(0), Generation(1), 5).expect("truncating a missing object");
     assert_eq!(store.list(None, 10).expect("list"), []);
-    store.sync_all().expect("syncing nothing");
+    store.sync_all().expect("syncing an empty store");
     let space = store.space().expect("space");
     assert!(space.free_bytes <= space.total_bytes && 0 < space.free_bytes, "{space:?}");
 }
@@ -94,8 +96,8 @@ fn holes_are_zeros_and_length_is_exact(store: &dyn Store) {
     write(store, object, 5003, b"d");
     store.flush(object).expect("flush");
     assert_eq!(store.length(object).expect("length"), Some(5004));
-    store.write(id(2, 0), LocalOffset(100), &[]).expect("writing nothing");
-    assert!(store.length(id(2, 0)).expect("length").unwrap_or(0) == 0, "writing nothing gives no length");
+    store.write(id(2, 0), LocalOffset(100), &[]).expect("an empty write");
+    assert!(store.length(id(2, 0)).expect("length").unwrap_or(0) == 0, "an empty write sets no length");
 }
 
 fn overwriting_keeps_the_rest(store: &dyn Store) {
@@ -116,13 +118,13 @@ fn overwriting_keeps_the_rest(store: &dyn Store) {
 fn pieces_follow_one_another(store: &dyn Store) {
     let object = id(1, 0);
     let source: Vec<u8> = (0..6000u32).map(|i| i.to_le_bytes()[0] ^ 0x5A).collect();
-    let pieces: Vec<Piece<'_>> = source.chunks(3).map(Piece::from).collect();
+    let pieces: Vec<MemoryPiece<'_>> = source.chunks(3).map(MemoryPiece::from).collect();
     store.write(object, LocalOffset(11), &pieces).expect("writing many pieces");
     let found = contents(store, object).expect("there");
     assert_eq!(&found[..11], [0; 11]);
     assert_eq!(&found[11..], &source[..]);
-    let empty = Piece::from(&b""[..]);
-    store.write(object, LocalOffset(0), &[empty, Piece::from(&b"x"[..]), empty]).expect("empty pieces");
+    let empty = MemoryPiece::from(&b""[..]);
+    store.write(object, LocalOffset(0), &[empty, MemoryPiece::from(&b"x"[..]), empty]).expect("empty pieces");
     assert_eq!(contents(store, object).expect("there")[0], b'x');
 }
 
@@ -138,7 +140,7 @@ fn scattered_pieces_leave_what_lies_between(store: &dyn Store) {
         places.iter().map(|(at, bytes)| Scattered { at: *at, bytes: &data[..*bytes] }).collect();
     store.write_scattered(object, &pieces[..2000]).expect("scattering");
     store.write_scattered(object, &pieces[2000..]).expect("scattering");
-    store.write_scattered(object, &[]).expect("scattering nothing");
+    store.write_scattered(object, &[]).expect("an empty scattered write");
     let end = places.last().map_or(0, |(at, bytes)| usize::try_from(*at).expect("small") + bytes);
     let mut expected = vec![0; end];
     expected[..6000].fill(9);
@@ -146,13 +148,13 @@ fn scattered_pieces_leave_what_lies_between(store: &dyn Store) {
         let at = usize::try_from(at).expect("small");
         expected[at..at + bytes].copy_from_slice(&data[..bytes]);
     }
-    assert!(contents(store, object) == Some(expected), "scattered pieces went astray");
+    assert!(contents(store, object) == Some(expected), "scattered pieces at wrong offsets");
     let other = id(2, 0);
     store.write_scattered(other, &pieces[..100]).expect("scattering");
     assert_eq!(store.length(other).expect("length"), Some(100 + 99 * 7 + 3));
 }
 
-/// Stores may write through a mapping, and who touches one behind the object's end is killed.
+/// Stores may write through a mapping, and a write through a mapping beyond the object's end kills the process.
 fn cutting_beside_scattered_pieces(store: &dyn Store) {
     let object = id(1, 1);
     let pieces: Vec<Scattered<'_>> =
@@ -196,11 +198,11 @@ fn truncation(store: &dyn Store) {
     assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"0123"[..]));
     assert_eq!(store.length(id(1, 0)).expect("length"), None);
     assert_eq!(store.read(id(1, 0), LocalOffset(0), &mut [0; 4]).expect("reading"), 0);
-    store.truncate(InodeId(1), Generation(1), Generation(2), 100).expect("cutting to more than there is");
+    store.truncate(InodeId(1), Generation(1), Generation(2), 100).expect("truncating beyond the end");
     assert_eq!(contents(store, id(1, 2)).as_deref(), Some(&b"0123"[..]));
-    store.truncate(InodeId(1), Generation(2), Generation(2), 2).expect("cutting in place");
+    store.truncate(InodeId(1), Generation(2), Generation(2), 2).expect("truncating in the same generation");
     assert_eq!(contents(store, id(1, 2)).as_deref(), Some(&b"01"[..]));
-    store.truncate(InodeId(1), Generation(2), Generation(9), 0).expect("cutting to nothing");
+    store.truncate(InodeId(1), Generation(2), Generation(9), 0).expect("truncating to 0 bytes");
     assert_eq!(contents(store, id(1, 9)).as_deref(), Some(&b""[..]));
     assert_eq!(store.list(None, 10).expect("list"), [(id(1, 9), 0)]);
 }
@@ -211,7 +213,7 @@ fn truncation_repeated(store: &dyn Store) {
         store.truncate(InodeId(1), Generation(0), Generation(1), 6).expect("cutting");
         assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"012345"[..]));
     }
-    // A late write of the old generation makes it again; repeating the cut clears it away and does not bring it forward.
+    // A late write of the old generation makes it again; a repeated truncation removes it and does not bring it into the new generation.
     write(store, id(1, 0), 0, b"late");
     store.truncate(InodeId(1), Generation(0), Generation(1), 5).expect("cutting");
     assert_eq!(contents(store, id(1, 1)).as_deref(), Some(&b"01234"[..]));
@@ -229,8 +231,8 @@ fn cut_bytes_stay_gone(store: &dyn Store) {
         write(store, to, 12_000, b"x");
         let found = contents(store, to).expect("there");
         let kept = usize::try_from(bytes).expect("small");
-        assert!(found[..kept].iter().all(|&byte| byte == 7), "what was kept, {bytes}");
-        assert!(found[kept..12_000].iter().all(|&byte| byte == 0), "what was cut is zeros again, {bytes}");
+        assert!(found[..kept].iter().all(|&byte| byte == 7), "kept bytes, {bytes}");
+        assert!(found[kept..12_000].iter().all(|&byte| byte == 0), "truncated bytes are zeros, {bytes}");
     }
 }
 
@@ -246,7 +248,7 @@ fn generations_are_apart(store: &dyn Store) {
 }
 
 fn removal(store: &dyn Store) {
-    write(store, id(1, 0), 0, b"something");
+    write(store, id(1, 0), 0, b"some bytes");
     store.remove(id(1, 0)).expect("removing");
     assert_eq!(store.length(id(1, 0)).expect("length"), None);
     assert_eq!(store.read(id(1, 0), LocalOffset(0), &mut [0; 9]).expect("reading"), 0);
@@ -279,7 +281,7 @@ fn listing(store: &dyn Store) {
         }
         assert_eq!(found, expected, "pages of {limit}");
     }
-    // A listing that is left half-way does not spoil the next, and what came or went meanwhile does not double the rest.
+    // An abandoned listing does not affect the next one, and objects made or removed meanwhile do not duplicate others.
     let first = store.list(None, 2).expect("list");
     store.remove(first[0].0).expect("removing");
     let again = store.list(None, 1000).expect("list");
@@ -297,13 +299,16 @@ fn lending(store: &dyn Store) {
             return;
         }
         Lent::NoObject => {}
-        Lent::Descriptor(_) => panic!("lent what is not there"),
+        Lent::Descriptor(_) | Lent::Summed { .. } => panic!("lent a missing object"),
     }
-    let Lent::Descriptor(writer) = store.lend(object, LendAccess::Write).expect("lending") else {
-        panic!("a store that lends lends for writing")
+    let writer = match store.lend(object, LendAccess::Write).expect("lending") {
+        Lent::Descriptor(writer) => writer,
+        Lent::Summed { .. } => return lending_with_checksums(store, object),
+        Lent::NoObject | Lent::NotLent => panic!("a store that lends lends for writing"),
     };
     assert_eq!(store.length(object).expect("length"), Some(0), "asking to write makes the object");
-    pario_sys::write_pieces_at(writer.as_fd(), &[Piece::from(&b"through the loan"[..])], 0).expect("writing");
+    pario_sys::write_pieces_at(writer.as_fd(), &[MemoryPiece::from(&b"through the loan"[..])], 0)
+        .expect("writing");
     assert_eq!(contents(store, object).as_deref(), Some(&b"through the loan"[..]));
     let Lent::Descriptor(reader) = store.lend(object, LendAccess::Read).expect("lending") else {
         panic!("it is there now")
@@ -312,8 +317,24 @@ fn lending(store: &dyn Store) {
     let mut target = [0; 7];
     pario_sys::read_exact_or_end_at(reader.as_fd(), &mut target, 0).expect("reading");
     assert_eq!(&target, b"THROUGH");
-    pario_sys::write_pieces_at(reader.as_fd(), &[Piece::from(&b"no"[..])], 0)
+    pario_sys::write_pieces_at(reader.as_fd(), &[MemoryPiece::from(&b"no"[..])], 0)
         .expect_err("lent for reading only");
+}
+
+/// A loan with checksums includes their table.
+fn lending_with_checksums(store: &dyn Store, object: ObjectId) {
+    write(store, object, 0, b"through the loan");
+    let Lent::Summed { descriptor, sums } = store.lend(object, LendAccess::Read).expect("lending") else {
+        panic!("a store that keeps checksums lends them")
+    };
+    write(store, object, 0, b"THROUGH");
+    let mut target = [0; 7];
+    pario_sys::read_exact_or_end_at(descriptor.as_fd(), &mut target, 0).expect("reading");
+    assert_eq!(&target, b"THROUGH");
+    for lent in [descriptor, sums] {
+        pario_sys::write_pieces_at(lent.as_fd(), &[MemoryPiece::from(&b"no"[..])], 0)
+            .expect_err("lent for reading only");
+    }
 }
 
 fn writers_beside_each_other(store: &dyn Store) {
@@ -344,9 +365,9 @@ fn writers_beside_each_other(store: &dyn Store) {
 
 fn late_writes_never_reach_the_next_generation(store: &dyn Store) {
     const ROUNDS: u32 = 200;
-    // More pieces than one system call takes, so that a cut can come between two parts of a write.
+    // More pieces than one system call accepts, so that a truncation can happen between two parts of a write.
     let source = [1; 30_000];
-    let pieces: Vec<Piece<'_>> = source.chunks(4).map(Piece::from).collect();
+    let pieces: Vec<MemoryPiece<'_>> = source.chunks(4).map(MemoryPiece::from).collect();
     let (current, written, done) = (AtomicU32::new(0), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -362,7 +383,7 @@ fn late_writes_never_reach_the_next_generation(store: &dyn Store) {
             store
                 .truncate(InodeId(1), Generation(generation), Generation(generation + 1), 0)
                 .expect("cutting");
-            // Let the write that ran beside the cut come to its end.
+            // Wait until the write that ran beside the truncation has ended.
             let before = written.load(Ordering::Acquire);
             while written.load(Ordering::Acquire) < before + 2 && !writer.is_finished() {
                 std::thread::yield_now();
@@ -371,7 +392,7 @@ fn late_writes_never_reach_the_next_generation(store: &dyn Store) {
             current.store(generation + 1, Ordering::Release);
         }
         done.store(true, Ordering::Release);
-        // The writer had not heard of the new generation, so nothing may have been in it.
+        // The writer did not know the new generation, so the object must have been empty.
         assert_eq!(lengths, vec![Some(0); lengths.len()]);
     });
 }

@@ -1,45 +1,45 @@
-//! Objects as files of a directory: `DIR/objects/xx/<inode>-<generation>`, with a bounded number of them open.
-//! The form on disk is described in `docs/formats/store.md`.
+//! Objects as files of a directory: `DIR/objects/xx/<inode>-<generation>`, with a bounded number of them open. Disk format:
+//! `docs/formats/store.md`.
 //!
-//! Never: keeps bytes; opens an object twice at a time.
-//! Always: an object in use is in its shard, so that cutting or removing it can wait for its users; shards are chosen by
-//! inode, so that all generations of an inode share a lock.
+//! Never: keeps bytes; opens an object twice at a time. Always: an object in use is in its shard, so that truncation and removal can wait
+//! for its users; shards are chosen by inode, so that all generations of an inode share a lock.
 
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pario_core::{Generation, InodeId, ObjectId, Space};
 
 use crate::disk::{Disk, DiskFile, OpenMode};
 use crate::error::{Doing, StoreError};
-use crate::listing::Listing;
+use crate::listing::ObjectListing;
 use crate::lru::Lru;
+use crate::marks::{LengthMark, Life, MarkTimer, Reached};
 use crate::names::NameChanges;
 use crate::store::{LendAccess, Lent};
-use crate::sync::{Gate, lock};
+use crate::sync::{ObjectGate, lock};
 
 const SHARDS: usize = 16;
 /// Objects kept open per shard: 512 in all.
 const OPEN_PER_SHARD: usize = 32;
 
-/// Whether objects are also opened past the system's cache.
+/// Whether objects are also opened with O_DIRECT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Buffering {
     System,
     Direct,
 }
 
-/// What an object is opened for.
+/// Purpose of an open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Want {
+pub(crate) enum OpenWant {
     /// Reading; a missing object stays missing.
     Existing,
     /// Writing; a missing object stays missing.
     ExistingForWriting,
-    /// Writing; a missing object is made.
+    /// Writing; a missing object is created.
     Made,
 }
 
@@ -47,26 +47,44 @@ pub(crate) enum Want {
 #[derive(Debug)]
 pub(crate) struct OpenObject {
     pub(crate) plain: Arc<dyn DiskFile>,
-    /// The same file past the system's cache; there if the directory was opened with [`Buffering::Direct`].
+    /// The same file opened with O_DIRECT; present with [`Buffering::Direct`].
     pub(crate) direct: Option<Arc<dyn DiskFile>>,
     writable: bool,
-    gate: Gate,
-    /// Of the file, as far as large writes know: those beyond it bring new blocks.
+    gate: ObjectGate,
+    /// Length of the file as known to large writes: writes beyond it allocate disk blocks.
     end: AtomicU64,
+    /// The file's mark, once it was read.
+    pub(crate) marked: Mutex<Option<LengthMark>>,
+    /// Remaining marking passes that check it: two after each write, since one may run in the middle of the write.
+    rounds: AtomicU8,
+    /// Whether borrowers may write it directly.
+    lent: AtomicBool,
 }
 
 impl OpenObject {
-    /// Whether a write of these bytes lengthens the object; from now on it is as long.
+    /// Whether it may have grown since its length was last marked.
+    fn may_have_grown(&self) -> bool {
+        self.rounds.load(Ordering::Relaxed) != 0 || self.lent.load(Ordering::Relaxed)
+    }
+
+    /// One marking pass ends; returns whether another one follows.
+    fn end_round(&self) -> bool {
+        let left = |rounds: u8| rounds.checked_sub(1);
+        let before = self.rounds.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        before.is_ok_and(|rounds| 1 < rounds) || self.lent.load(Ordering::Relaxed)
+    }
+
+    /// Whether a write of these bytes extends the object; records its new end.
     pub(crate) fn lengthens(&self, range: &Range<u64>) -> bool {
         if self.end.load(Ordering::Relaxed) == UNKNOWN {
-            // Whoever cannot tell its length lengthens nothing.
+            // Without a known length no write counts as extending.
             self.end.store(self.plain.length().unwrap_or(UNKNOWN - 1), Ordering::Relaxed);
         }
         self.end.fetch_max(range.end, Ordering::Relaxed) < range.end
     }
 }
 
-/// No large write has asked for the length yet.
+/// No large write has needed the length yet.
 const UNKNOWN: u64 = u64::MAX;
 
 type Shard = Lru<ObjectId, Arc<OpenObject>>;
@@ -78,21 +96,41 @@ pub(crate) struct ObjectDirectory {
     buffering: Buffering,
     shards: [Mutex<Shard>; SHARDS],
     names: NameChanges,
-    listing: Mutex<Listing>,
+    listing: Mutex<ObjectListing>,
+    life: Life,
+    /// Whether the file system supports marks.
+    keeps_marks: AtomicBool,
+    /// Whether a failed mark was logged.
+    logged_unmarked: AtomicBool,
+    timer: MarkTimer,
 }
 
 impl ObjectDirectory {
-    /// Opens the objects below `dir`, which must be there.
+    /// Opens the objects below `dir`, which must exist.
     pub(crate) fn open(disk: Arc<dyn Disk>, dir: &Path, buffering: Buffering) -> Result<Self, StoreError> {
-        let root = dir.join("objects");
+        ObjectDirectory::open_at(disk, (dir, "objects"), buffering)
+    }
+
+    /// The same below another name.
+    pub(crate) fn open_at(
+        disk: Arc<dyn Disk>,
+        (dir, name): (&Path, &str),
+        buffering: Buffering,
+    ) -> Result<Self, StoreError> {
+        let root = dir.join(name);
         match disk.make_dir(&root) {
             Ok(()) => disk.sync_dir(dir).map_err(|e| StoreError::from_dir(e, Doing::Syncing, dir))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            // A read-only store that holds objects can still be read.
+            // A read-only store with objects can still be read.
             Err(_) if disk.exists(&root).unwrap_or(false) => {}
             Err(error) => return Err(StoreError::from_dir(error, Doing::Opening, dir)),
         }
+        let life = disk.life();
         Ok(ObjectDirectory {
+            life,
+            keeps_marks: AtomicBool::new(true),
+            logged_unmarked: AtomicBool::new(false),
+            timer: MarkTimer::default(),
             disk,
             root,
             buffering,
@@ -110,16 +148,58 @@ impl ObjectDirectory {
         &self.root
     }
 
-    /// Runs `work` on the open object, during which it is neither cut nor removed. `None`: there is no such object.
+    pub(crate) fn life(&self) -> &Life {
+        &self.life
+    }
+
+    pub(crate) fn timer(&self) -> &MarkTimer {
+        &self.timer
+    }
+
+    pub(crate) fn keeps_marks(&self) -> bool {
+        self.keeps_marks.load(Ordering::Relaxed)
+    }
+
+    /// The file system does not support marks; `pario doctor` reports it.
+    pub(crate) fn no_marks(&self) {
+        self.keeps_marks.store(false, Ordering::Relaxed);
+    }
+
+    /// A mark failed and will be retried; logs the first failure.
+    pub(crate) fn log_unmarked(&self, error: &io::Error) {
+        if !self.logged_unmarked.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "{}: cannot mark the lengths of objects; retrying", self.root.display());
+        }
+    }
+
+    /// Marks the lengths of objects that were written or lent for writing.
+    pub(crate) fn keep_marks(&self) {
+        for shard in &self.shards {
+            let open = lock(shard).values().cloned().collect::<Vec<_>>();
+            self.keep_marks_of(&open);
+        }
+    }
+
+    pub(crate) fn keep_marks_of(&self, objects: &[Arc<OpenObject>]) {
+        for open in objects.iter().filter(|open| open.may_have_grown()) {
+            // Not between a truncation and the lowering of its mark; an object with a closed gate is renamed or removed.
+            let Some(_inside) = open.gate.enter() else { continue };
+            if !self.keep_mark(open, Reached::Cached) || open.end_round() {
+                self.timer.want();
+            }
+        }
+    }
+
+    /// Runs `work` on the open object, which is neither truncated nor removed meanwhile. `None`: there is no such object.
     pub(crate) fn with<T>(
         &self,
         object: ObjectId,
-        want: Want,
+        want: OpenWant,
         mut work: impl FnMut(&OpenObject) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         loop {
             let Some(open) = self.open_object(object, want)? else { return Ok(None) };
-            // Closed between lookup and entry: it was renamed or removed, so look again.
+            // Closed between lookup and entry: it was renamed or removed, so look it up again.
             let Some(_inside) = open.gate.enter() else { continue };
             return work(&open).map(Some);
         }
@@ -146,10 +226,12 @@ impl ObjectDirectory {
                 return Ok(());
             }
         }
-        let Some(open) = self.open_in(&mut shard, to, Want::ExistingForWriting)? else { return Ok(()) };
-        // Whoever writes through a mapping would be killed if the object ended before it.
+        let Some(open) = self.open_in(&mut shard, to, OpenWant::ExistingForWriting)? else { return Ok(()) };
+        // A write through a mapping beyond the object's end would kill this process.
         let Some(_alone) = open.gate.alone() else { return Ok(()) };
-        cut(&*open.plain, bytes).map_err(|e| self.error(e, Doing::Truncating, to))
+        self.lower_mark(&open, bytes)
+            .and_then(|()| cut(&*open.plain, bytes))
+            .map_err(|e| self.error(e, Doing::Truncating, to))
     }
 
     pub(crate) fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
@@ -160,8 +242,17 @@ impl ObjectDirectory {
     }
 
     pub(crate) fn sync(&self, object: ObjectId) -> Result<(), StoreError> {
-        let synced = self.with(object, Want::Existing, |open| {
-            open.plain.sync_data().map_err(|e| self.error(e, Doing::Syncing, object))
+        let synced = self.with(object, OpenWant::Existing, |open| {
+            let sync = || {
+                // Bytes written during the sync are not covered by it.
+                let length = open.plain.length()?;
+                open.plain.sync_data().map(|()| length)
+            };
+            let length = sync().map_err(|e| self.error(e, Doing::Syncing, object))?;
+            if !self.keep_mark(open, Reached::Synced(length)) {
+                self.touch(open, OpenWant::Made);
+            }
+            Ok(())
         })?;
         match synced {
             Some(()) => self.names.sync(&*self.disk, &self.root, object.inode),
@@ -175,14 +266,17 @@ impl ObjectDirectory {
 
     pub(crate) fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError> {
         let (want, mode) = match access {
-            LendAccess::Read => (Want::Existing, OpenMode::Read),
-            LendAccess::Write => (Want::Made, OpenMode::Write),
+            LendAccess::Read => (OpenWant::Existing, OpenMode::Read),
+            LendAccess::Write => (OpenWant::Made, OpenMode::Write),
         };
         let lent = self.with(object, want, |open| {
+            if access == LendAccess::Write {
+                open.lent.store(true, Ordering::Relaxed);
+            }
             if open.plain.as_fd().is_none() {
                 return Ok(Lent::NotLent);
             }
-            // Not a copy of our own descriptor: its flags (O_APPEND, say) would be the borrower's to change.
+            // Not a copy of the store's descriptor: the borrower could change its flags (O_APPEND, for example).
             let error = |e| self.error(e, Doing::Opening, object);
             let file = self.disk.open(&self.path(object), mode).map_err(error)?;
             let Some(fd) = file.as_fd() else { return Ok(Lent::NotLent) };
@@ -212,7 +306,7 @@ impl ObjectDirectory {
         self.disk.space(&self.root).map_err(|e| StoreError::from_dir(e, Doing::Examining, &self.root))
     }
 
-    /// Makes `to` out of `from`, or removes `from` where `to` is there; whether `to` is there now.
+    /// Makes `to` out of `from`, or removes `from` if `to` exists; returns whether `to` exists now.
     fn replace(&self, from: ObjectId, to: ObjectId) -> Result<bool, StoreError> {
         let there = self.disk.exists(&self.path(to)).map_err(|e| self.error(e, Doing::Examining, to))?;
         if there {
@@ -240,7 +334,11 @@ impl ObjectDirectory {
         }
     }
 
-    fn open_object(&self, object: ObjectId, want: Want) -> Result<Option<Arc<OpenObject>>, StoreError> {
+    pub(crate) fn open_object(
+        &self,
+        object: ObjectId,
+        want: OpenWant,
+    ) -> Result<Option<Arc<OpenObject>>, StoreError> {
         self.open_in(&mut lock(self.shard(object.inode)), object, want)
     }
 
@@ -248,11 +346,12 @@ impl ObjectDirectory {
         &self,
         shard: &mut Shard,
         object: ObjectId,
-        want: Want,
+        want: OpenWant,
     ) -> Result<Option<Arc<OpenObject>>, StoreError> {
         if let Some(open) = shard.get(&object)
-            && (open.writable || want == Want::Existing)
+            && (open.writable || want == OpenWant::Existing)
         {
+            self.touch(open, want);
             return Ok(Some(Arc::clone(open)));
         }
         let Some(open) = self.open_files(object, want).map_err(|e| self.error(e, Doing::Opening, object))?
@@ -261,25 +360,34 @@ impl ObjectDirectory {
         };
         retire(shard, object);
         let open = Arc::new(open);
+        self.touch(&open, want);
         shard.insert(object, Arc::clone(&open));
         while OPEN_PER_SHARD < shard.len() {
-            // Those in use stay: whoever cuts or removes them must find them here to wait for their users.
-            if shard.pop_oldest_where(|open| Arc::strong_count(open) == 1).is_none() {
-                break;
+            // Objects in use stay: truncation and removal must find them here to wait for their users.
+            match shard.pop_oldest_where(|open| Arc::strong_count(open) == 1) {
+                Some((_, gone)) if gone.may_have_grown() => _ = self.keep_mark(&gone, Reached::Cached),
+                Some(_) => {}
+                None => break,
             }
         }
         Ok(Some(open))
     }
 
-    fn open_files(&self, object: ObjectId, want: Want) -> io::Result<Option<OpenObject>> {
+    fn touch(&self, open: &OpenObject, want: OpenWant) {
+        if want != OpenWant::Existing && open.rounds.swap(2, Ordering::Relaxed) == 0 {
+            self.timer.want();
+        }
+    }
+
+    fn open_files(&self, object: ObjectId, want: OpenWant) -> io::Result<Option<OpenObject>> {
         let path = self.path(object);
         let (plain, writable) = match self.disk.open(&path, OpenMode::Write) {
             Ok(file) => (file, true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => match want {
-                Want::Existing | Want::ExistingForWriting => return Ok(None),
-                Want::Made => (self.make(object, &path)?, true),
+                OpenWant::Existing | OpenWant::ExistingForWriting => return Ok(None),
+                OpenWant::Made => (self.make(object, &path)?, true),
             },
-            Err(error) if want == Want::Existing && refuses_writing(&error) => {
+            Err(error) if want == OpenWant::Existing && refuses_writing(&error) => {
                 (self.disk.open(&path, OpenMode::Read)?, false)
             }
             Err(error) => return Err(error),
@@ -289,7 +397,16 @@ impl ObjectDirectory {
             (Buffering::Direct, true) => Some(self.disk.open_direct(&path, OpenMode::Write)?),
             (Buffering::Direct, false) => Some(self.disk.open_direct(&path, OpenMode::Read)?),
         };
-        Ok(Some(OpenObject { plain, direct, writable, gate: Gate::default(), end: AtomicU64::new(UNKNOWN) }))
+        Ok(Some(OpenObject {
+            plain,
+            direct,
+            writable,
+            gate: ObjectGate::default(),
+            end: AtomicU64::new(UNKNOWN),
+            marked: Mutex::default(),
+            rounds: AtomicU8::new(0),
+            lent: AtomicBool::new(false),
+        }))
     }
 
     fn make(&self, object: ObjectId, path: &Path) -> io::Result<Arc<dyn DiskFile>> {

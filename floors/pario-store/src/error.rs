@@ -1,4 +1,4 @@
-//! What a store could not do, where, and how much; and its one translation to a [`Fault`].
+//! Errors of a store: operation, object, bytes; and their one translation to a [`Fault`].
 
 use std::io;
 use std::ops::Range;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 use pario_core::{Code, Fault, ObjectId};
 use rustix::io::Errno;
 
-/// Why a store did not do what it was asked.
+/// Why a store call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Out of room; after space was freed the same call can succeed.
+    /// Out of space; the same call can succeed after space was freed.
     #[error("store is full: bytes {}..{} of object {object} were not written", .range.start, .range.end)]
     Full {
         /// The object.
         object: ObjectId,
-        /// What did not fit, all or in part.
+        /// The bytes that did not fit, all or in part.
         range: Range<u64>,
     },
     /// Larger than the file system allows a file to be.
@@ -24,7 +24,7 @@ pub enum StoreError {
     TooLarge {
         /// The object.
         object: ObjectId,
-        /// What lies too far out.
+        /// The bytes beyond the largest file.
         range: Range<u64>,
     },
     /// The store can be read but not written.
@@ -33,46 +33,69 @@ pub enum StoreError {
         /// The store's directory.
         path: PathBuf,
     },
-    /// The store's directory is not there (any more).
+    /// The store's directory does not exist (any more).
     #[error("{} is missing", .path.display())]
     MissingDirectory {
         /// The directory.
         path: PathBuf,
     },
-    /// The place cannot carry this kind of store.
+    /// The file system does not support this kind of store.
     #[error("{what}")]
     Unsupported {
         /// What is not supported, where, and what to use instead.
         what: String,
     },
-    /// The device or the operating system refused; repeating the same call hardly helps.
+    /// The object is shorter than it was once written: it was truncated by another program than its server.
+    #[error(
+        "object {object} was cut short: it has {length} bytes and was written up to {written}; bytes {}..{} are lost",
+        .range.start, .range.end
+    )]
+    Cut {
+        /// The object.
+        object: ObjectId,
+        /// The lost bytes of the request.
+        range: Range<u64>,
+        /// Its length now.
+        length: u64,
+        /// The largest length written.
+        written: u64,
+    },
+    /// Stored bytes do not match the checksum recorded when they were written.
+    #[error("object {object} is damaged: bytes {}..{} do not match their checksum", .range.start, .range.end)]
+    Corrupt {
+        /// The object.
+        object: ObjectId,
+        /// The blocks concerned.
+        range: Range<u64>,
+    },
+    /// The device or the operating system refused; a repetition of the call hardly helps.
     #[error("{doing} object {object}, bytes {}..{}: {source}", .range.start, .range.end)]
     Device {
-        /// What was being done.
+        /// The operation.
         doing: Doing,
         /// The object.
         object: ObjectId,
-        /// The bytes concerned; empty where it is about the whole object.
+        /// The bytes concerned; empty for the whole object.
         range: Range<u64>,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The servers that the store stands on refused or are gone.
+    /// The servers under this store refused or are unreachable.
     #[error("{0}")]
     Below(Fault),
-    /// The device or the operating system refused something that concerns no single object.
+    /// The device or the operating system refused an operation on no single object.
     #[error("{doing} {}: {source}", .path.display())]
     Directory {
-        /// What was being done.
+        /// The operation.
         doing: Doing,
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
 }
 
-/// What a store was doing when it failed.
+/// Operation of a store that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// Making or opening.
@@ -81,14 +104,16 @@ pub enum Doing {
     Reading,
     /// Writing.
     Writing,
-    /// Cutting to a length.
+    /// Truncating to a length.
     Truncating,
     /// Removing.
     Removing,
-    /// Putting on stable storage.
+    /// Flushing to stable storage.
     Syncing,
-    /// Listing or asking for attributes.
+    /// Listing or reading attributes.
     Examining,
+    /// Keeping its checksums.
+    Summing,
 }
 
 impl std::fmt::Display for Doing {
@@ -101,6 +126,7 @@ impl std::fmt::Display for Doing {
             Doing::Removing => "removing",
             Doing::Syncing => "syncing",
             Doing::Examining => "examining",
+            Doing::Summing => "keeping checksums of",
         })
     }
 }
@@ -115,7 +141,7 @@ impl StoreError {
         path: &Path,
     ) -> StoreError {
         match Errno::from_io_error(&source) {
-            // NOMEM: what memory stores and tmpfs say when there is none left.
+            // NOMEM: the error of memory stores and tmpfs without free memory.
             Some(Errno::NOSPC | Errno::DQUOT | Errno::NOMEM) => StoreError::Full { object, range },
             Some(Errno::FBIG) => StoreError::TooLarge { object, range },
             Some(Errno::ROFS) => StoreError::ReadOnly { path: path.to_owned() },
@@ -133,7 +159,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it is about room, so that the same call can succeed later.
+    /// Whether the cause is missing space, so that the same call can succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, StoreError::Full { .. })
@@ -141,7 +167,7 @@ impl StoreError {
     }
 }
 
-/// The one translation for the floors above. The server adds which one it is.
+/// The one translation for callers. The server adds its own name.
 impl From<&StoreError> for Fault {
     fn from(error: &StoreError) -> Fault {
         let code = match error {
@@ -149,7 +175,9 @@ impl From<&StoreError> for Fault {
             StoreError::Full { .. } => Code::NoSpace,
             StoreError::TooLarge { .. } => Code::TooLarge,
             StoreError::ReadOnly { .. } => Code::ReadOnly,
-            StoreError::MissingDirectory { .. } => Code::Io,
+            StoreError::MissingDirectory { .. } | StoreError::Cut { .. } | StoreError::Corrupt { .. } => {
+                Code::Io
+            }
             StoreError::Unsupported { .. } => Code::Unsupported,
             StoreError::Device { source, .. } | StoreError::Directory { source, .. } => {
                 Fault::from_io(source, "").code

@@ -1,46 +1,19 @@
-//! A store that fails when it is told to, around one that works.
+//! A store that fails on request, around a working one.
 
 use std::sync::Mutex;
 
-use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
-use pario_sys::Piece;
+use pario_core::{ObjectId, Space};
 
 use crate::error::StoreError;
-use crate::files::total_bytes;
-use crate::store::{LendAccess, Lent, Store, StoreStats};
+pub use crate::layer::Operation;
+use crate::layer::{StoreCall, StoreLayer};
+use crate::store::{LendAccess, Store};
 use crate::sync::lock;
 
-/// What a store was asked to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
-    /// [`Store::write`].
-    Write,
-    /// [`Store::read`].
-    Read,
-    /// [`Store::length`].
-    Length,
-    /// [`Store::truncate`].
-    Truncate,
-    /// [`Store::remove`].
-    Remove,
-    /// [`Store::flush`].
-    Flush,
-    /// [`Store::sync`].
-    Sync,
-    /// [`Store::sync_all`].
-    SyncAll,
-    /// [`Store::lend`].
-    Lend,
-    /// [`Store::list`].
-    List,
-    /// [`Store::space`].
-    Space,
-}
-
-/// Decides about an operation (and its object, if it has one): `Some` makes it fail before anything is done.
+/// Decides about an operation (and its object, if it has one): `Some` makes it fail before it starts.
 pub type Predicate = Box<dyn FnMut(Operation, Option<ObjectId>) -> Option<StoreError> + Send>;
 
-/// A store that fails when it is told to.
+/// A store that fails on request.
 pub struct Faulty {
     store: Box<dyn Store>,
     rules: Mutex<Rules>,
@@ -61,7 +34,7 @@ impl std::fmt::Debug for Faulty {
 }
 
 impl Faulty {
-    /// Fails nothing yet.
+    /// No failures yet.
     #[must_use]
     pub fn new(store: Box<dyn Store>) -> Faulty {
         Faulty { store, rules: Mutex::default() }
@@ -81,18 +54,18 @@ impl Faulty {
         lock(&self.rules).when = Some(Box::new(predicate));
     }
 
-    /// Behaves like a full store: writes fail, nothing is free, and nothing is lent for writing.
+    /// Behaves like a full store: writes fail, no space is free, and nothing is lent for writing.
     pub fn fill_up(&self) {
         lock(&self.rules).full = true;
     }
 
-    /// Fails no more.
+    /// Ends all failures.
     pub fn heal(&self) {
         let mut rules = lock(&self.rules);
         *rules = Rules { operations: rules.operations, ..Rules::default() };
     }
 
-    /// Operations so far, failed ones too.
+    /// Operations so far, including failed ones.
     #[must_use]
     pub fn operations(&self) -> u64 {
         lock(&self.rules).operations
@@ -114,85 +87,39 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
-    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
-        self.check(Operation::Write, Some(object))?;
-        if self.is_full() {
-            return Err(StoreError::Full { object, range: at.0..at.0.saturating_add(total_bytes(pieces)) });
+impl StoreLayer for Faulty {
+    fn below(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    fn before(&self, call: &StoreCall) -> Result<(), StoreError> {
+        self.check(call.operation, call.object)?;
+        match call.object {
+            Some(object) if call.operation == Operation::Write && self.is_full() => {
+                Err(StoreError::Full { object, range: call.range.clone() })
+            }
+            Some(_) | None => Ok(()),
         }
-        self.store.write(object, at, pieces)
     }
 
-    fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError> {
-        self.check(Operation::Read, Some(object))?;
-        self.store.read(object, at, target)
+    fn lends(&self, access: LendAccess) -> bool {
+        !self.is_full() || access == LendAccess::Read
     }
 
-    fn length(&self, object: ObjectId) -> Result<Option<u64>, StoreError> {
-        self.check(Operation::Length, Some(object))?;
-        self.store.length(object)
-    }
-
-    fn truncate(
-        &self,
-        inode: InodeId,
-        from: Generation,
-        to: Generation,
-        bytes: u64,
-    ) -> Result<(), StoreError> {
-        self.check(Operation::Truncate, Some(ObjectId { inode, generation: from }))?;
-        self.store.truncate(inode, from, to, bytes)
-    }
-
-    fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
-        self.check(Operation::Remove, Some(object))?;
-        self.store.remove(object)
-    }
-
-    fn flush(&self, object: ObjectId) -> Result<(), StoreError> {
-        self.check(Operation::Flush, Some(object))?;
-        self.store.flush(object)
-    }
-
-    fn sync(&self, object: ObjectId) -> Result<(), StoreError> {
-        self.check(Operation::Sync, Some(object))?;
-        self.store.sync(object)
-    }
-
-    fn sync_all(&self) -> Result<(), StoreError> {
-        self.check(Operation::SyncAll, None)?;
-        self.store.sync_all()
-    }
-
-    fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError> {
-        self.check(Operation::Lend, Some(object))?;
-        if self.is_full() && access == LendAccess::Write {
-            return Ok(Lent::NotLent);
-        }
-        self.store.lend(object, access)
-    }
-
-    fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError> {
-        self.check(Operation::List, None)?;
-        self.store.list(after, limit)
-    }
-
-    fn space(&self) -> Result<Space, StoreError> {
-        self.check(Operation::Space, None)?;
-        let space = self.store.space()?;
-        Ok(if self.is_full() { Space { free_bytes: 0, ..space } } else { space })
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.store.stats()
+    fn visible_space(&self, space: Space) -> Space {
+        if self.is_full() { Space { free_bytes: 0, ..space } } else { space }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pario_core::{Generation, InodeId, LocalOffset};
+    use pario_sys::MemoryPiece;
+
     use super::*;
     use crate::conformance;
     use crate::memory::MemoryStore;
+    use crate::store::Lent;
 
     const OBJECT: ObjectId = ObjectId { inode: InodeId(1), generation: Generation(0) };
 
@@ -201,7 +128,7 @@ mod tests {
     }
 
     fn write(store: &dyn Store) -> Result<(), StoreError> {
-        store.write(OBJECT, LocalOffset(3), &[Piece::from(&b"abc"[..])])
+        store.write(OBJECT, LocalOffset(3), &[MemoryPiece::from(&b"abc"[..])])
     }
 
     fn unsupported() -> StoreError {

@@ -1,6 +1,6 @@
-//! Pages of a long listing: the names are read and sorted once, then dealt out.
+//! Pages of a long listing: the names are read and sorted once, then returned page by page.
 //!
-//! Never: keeps names after the last page. Always: ascending order, whatever order the directories have.
+//! Never: keeps names after the last page. Always: ascending order, regardless of the directories' order.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,16 +10,16 @@ use pario_core::{Generation, InodeId, ObjectId};
 use crate::disk::{Disk, EntryKind};
 use crate::error::{Doing, StoreError};
 
-/// Where one listing stands. A second one at the same time is right too, but slower.
+/// Position of one listing. A second concurrent listing is correct too, but slower.
 #[derive(Debug, Default)]
-pub(crate) struct Listing {
+pub(crate) struct ObjectListing {
     after: Option<ObjectId>,
     /// Objects still to be listed, the next one last; `None` before the first page and after the last.
     rest: Option<Vec<ObjectId>>,
 }
 
-impl Listing {
-    /// Goes on after `after`; reads the names again unless that is where the last page ended.
+impl ObjectListing {
+    /// Continues after `after`; reads the names again unless the last page ended there.
     pub(crate) fn start_after(
         &mut self,
         after: Option<ObjectId>,
@@ -63,7 +63,7 @@ fn read_names(disk: &dyn Disk, root: &Path) -> Result<Vec<ObjectId>, StoreError>
     Ok(objects)
 }
 
-/// The object of a file name; `None` for names that are no object's.
+/// The object of a file name; `None` for other names.
 fn parse_name(name: &OsStr) -> Option<ObjectId> {
     let name = name.to_str()?;
     let (inode, generation) = name.split_once('-')?;
@@ -71,7 +71,7 @@ fn parse_name(name: &OsStr) -> Option<ObjectId> {
         inode: InodeId(u64::from_str_radix(inode, 16).ok()?),
         generation: Generation(u32::from_str_radix(generation, 16).ok()?),
     };
-    // Only the form we write: no capitals, no signs, no missing zeros.
+    // Only the written form: no capitals, no signs, no missing zeros.
     (object.to_string() == name).then_some(object)
 }
 

@@ -1,6 +1,6 @@
-//! A map that knows which of its values was used longest ago.
+//! A map ordered by last use.
 //!
-//! Never: throws anything out by itself; its owner says when and what.
+//! Never: evicts by itself; its owner decides when and what.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -23,7 +23,7 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         self.values.len()
     }
 
-    /// The value, which counts as used now.
+    /// The value; marks it as used now.
     pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
         let (used, value) = self.values.get_mut(key)?;
         self.by_use.remove(used);
@@ -31,6 +31,16 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         *used = self.uses;
         self.by_use.insert(self.uses, *key);
         Some(value)
+    }
+
+    /// All values, in no order; not counted as a use.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+        self.values.values().map(|(_, value)| value)
+    }
+
+    /// All keys, in no order; not counted as a use.
+    pub(crate) fn keys(&self) -> Vec<K> {
+        self.values.keys().copied().collect()
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
@@ -46,7 +56,7 @@ impl<K: Hash + Eq + Copy, V> Lru<K, V> {
         Some(value)
     }
 
-    /// Takes out the value used longest ago of those that may go.
+    /// Removes the least recently used value among those that `may_go` accepts.
     pub(crate) fn pop_oldest_where(&mut self, may_go: impl Fn(&V) -> bool) -> Option<(K, V)> {
         let key = *self.by_use.values().find(|key| may_go(&self.values[key].1))?;
         self.remove(&key).map(|value| (key, value))

@@ -1,8 +1,7 @@
 //! Memory: one memfd per object, within a capacity.
 //!
-//! Never: survives its process; takes more pages than its capacity by its own writes (who writes through a lent descriptor
-//! can, and it is counted as soon as somebody asks). Always: writing over pages that are there needs no room; locks are
-//! taken in the order gate, objects, room.
+//! Never: survives its process; exceeds its capacity by its own writes (writes through a lent descriptor can; they are counted at the
+//! next query). Always: overwriting existing pages needs no capacity; locks are taken in the order gate, objects, room.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 use pario_sys::file_map::{Scattered, scatter};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 
@@ -21,26 +20,26 @@ use crate::error::{Doing, StoreError};
 use crate::files::{scattered_bytes, total_bytes};
 use crate::real_disk::are_many;
 use crate::store::{LendAccess, Lent, Store, StoreStats};
-use crate::sync::{Counters, Gate, lock};
+use crate::sync::{ObjectGate, StoreCounters, lock};
 
-mod room;
+mod capacity;
 
-use room::{Count, Room};
+use capacity::{ObjectPages, PageCapacity};
 
 /// A store in memory.
 #[derive(Debug)]
 pub struct MemoryStore {
     objects: Mutex<BTreeMap<ObjectId, Arc<MemoryObject>>>,
-    room: Room,
-    counters: Counters,
+    room: PageCapacity,
+    counters: StoreCounters,
 }
 
 #[derive(Debug)]
 struct MemoryObject {
     fd: OwnedFd,
-    count: Mutex<Count>,
-    gate: Gate,
-    /// Somebody was lent it for writing, and may cut it at any time.
+    count: Mutex<ObjectPages>,
+    gate: ObjectGate,
+    /// It was lent for writing, and the borrower may truncate it at any time.
     is_lent: AtomicBool,
 }
 
@@ -56,12 +55,12 @@ impl MemoryStore {
     pub fn new(capacity_bytes: u64) -> MemoryStore {
         MemoryStore {
             objects: Mutex::default(),
-            room: Room::new(capacity_bytes),
-            counters: Counters::default(),
+            room: PageCapacity::new(capacity_bytes),
+            counters: StoreCounters::default(),
         }
     }
 
-    /// Runs `work` on the object, during which it is neither cut nor removed. `None`: there is no such object.
+    /// Runs `work` on the object, which is neither truncated nor removed meanwhile. `None`: there is no such object.
     fn with<T>(
         &self,
         object: ObjectId,
@@ -77,7 +76,7 @@ impl MemoryStore {
             if let Some(_inside) = found.gate.enter() {
                 return work(&found).map(Some);
             }
-            // Closed, and about to leave the map.
+            // Closed, and about to be removed from the map.
             std::thread::yield_now();
         }
     }
@@ -98,14 +97,19 @@ impl MemoryStore {
         lock(&self.objects).values().map(Arc::clone).collect()
     }
 
-    fn write_within_capacity(&self, target: &MemoryObject, at: u64, pieces: &[Piece<'_>]) -> io::Result<()> {
-        let promised = self.room.promise(target, at, total_bytes(pieces), || self.all_objects())?;
+    fn write_within_capacity(
+        &self,
+        target: &MemoryObject,
+        at: u64,
+        pieces: &[MemoryPiece<'_>],
+    ) -> io::Result<()> {
+        let promised = self.room.reserve(target, at, total_bytes(pieces), || self.all_objects())?;
         let result = pario_sys::write_pieces_at(target.fd.as_fd(), pieces, at);
-        self.room.settle(target, promised)?;
+        self.room.end_reservation(target, promised)?;
         result
     }
 
-    /// From now on nobody writes through a mapping of the object, which is made if it is missing.
+    /// Disables writes through a mapping of the object, which is created if missing.
     fn no_longer_mapped(&self, object: ObjectId) -> Result<(), StoreError> {
         loop {
             let found = self.find_or_make(object)?;
@@ -116,42 +120,43 @@ impl MemoryStore {
                 found.is_lent.store(true, Ordering::Release);
                 return Ok(());
             }
-            // Closed, and about to leave the map.
+            // Closed, and about to be removed from the map.
             std::thread::yield_now();
         }
     }
 
-    /// The same to places that ascend: by a mapping where they are many and there is room for all pages between them, else one by one.
+    /// Writes pieces at ascending offsets: through a mapping if they are many and the capacity covers all pages between them, else one by
+    /// one.
     fn scatter_within_capacity(&self, target: &MemoryObject, pieces: &[Scattered<'_>]) -> io::Result<()> {
         if are_many(pieces)
             && have_all_pages(pieces)
             && !target.is_lent.load(Ordering::Acquire)
             && let (Some(first), Some(last)) = (pieces.first(), pieces.last())
             && let bytes = last.at.saturating_sub(first.at).saturating_add(last.bytes.len() as u64)
-            && let Ok(promised) = self.room.promise(target, first.at, bytes, || self.all_objects())
+            && let Ok(promised) = self.room.reserve(target, first.at, bytes, || self.all_objects())
         {
             let scattered = scatter(target.fd.as_fd(), pieces);
-            self.room.settle(target, promised)?;
+            self.room.end_reservation(target, promised)?;
             if scattered? {
                 return Ok(());
             }
         }
-        pieces
-            .iter()
-            .try_for_each(|piece| self.write_within_capacity(target, piece.at, &[Piece::from(piece.bytes)]))
+        pieces.iter().try_for_each(|piece| {
+            self.write_within_capacity(target, piece.at, &[MemoryPiece::from(piece.bytes)])
+        })
     }
 
-    /// Waits for the users of the object and lets no more in; takes it out of the map, where `then` may put another.
+    /// Waits for the users of the object and admits no more; removes it from the map, where `then` may put another.
     fn take_out(
         &self,
         object: ObjectId,
         then: impl FnOnce(&mut BTreeMap<ObjectId, Arc<MemoryObject>>, Arc<MemoryObject>) -> io::Result<()>,
     ) -> io::Result<()> {
         let Some(found) = lock(&self.objects).get(&object).map(Arc::clone) else { return Ok(()) };
-        // Not under the map's lock: a writer inside may need that one to get out.
+        // Not under the map's lock: a writer inside the gate may need that lock to leave.
         found.gate.close();
         let mut objects = lock(&self.objects);
-        // Somebody else may have taken it out meanwhile, and even put another in its place.
+        // Another thread may have removed it meanwhile, and even put another one under its id.
         if objects.get(&object).is_some_and(|now| Arc::ptr_eq(now, &found)) {
             objects.remove(&object);
             then(&mut objects, found)?;
@@ -167,7 +172,7 @@ impl MemoryStore {
     }
 }
 
-/// Whether no page between the first and the last piece is without one: a mapping needs memory for all.
+/// Whether every page between the first and the last piece has one: a mapping needs memory for all.
 fn have_all_pages(pieces: &[Scattered<'_>]) -> bool {
     let page = rustix::param::page_size() as u64;
     let gap = |pair: &[Scattered<'_>]| {
@@ -178,12 +183,17 @@ fn have_all_pages(pieces: &[Scattered<'_>]) -> bool {
 
 impl MemoryObject {
     fn new(fd: OwnedFd) -> MemoryObject {
-        MemoryObject { fd, count: Mutex::default(), gate: Gate::default(), is_lent: AtomicBool::new(false) }
+        MemoryObject {
+            fd,
+            count: Mutex::default(),
+            gate: ObjectGate::default(),
+            is_lent: AtomicBool::new(false),
+        }
     }
 }
 
 impl Store for MemoryStore {
-    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[MemoryPiece<'_>]) -> Result<(), StoreError> {
         let bytes = total_bytes(pieces);
         self.with(object, OnMissing::Make, |target| {
             self.write_within_capacity(target, at.0, pieces).map_err(|e| {
@@ -245,7 +255,7 @@ impl Store for MemoryStore {
             moved.map_err(|e| memory_error(e, Doing::Truncating, from))?;
         }
         let Some(target) = lock(&self.objects).get(&to).map(Arc::clone) else { return Ok(()) };
-        // Whoever writes through a mapping would be killed if the object ended before it.
+        // A write through a mapping beyond the object's end would kill this process.
         let Some(_alone) = target.gate.alone() else { return Ok(()) };
         self.cut(&target, bytes).map_err(|e| memory_error(e, Doing::Truncating, to))
     }
@@ -281,7 +291,7 @@ impl Store for MemoryStore {
             self.no_longer_mapped(object)?;
         }
         let lent = self.with(object, on_missing, |found| {
-            // Opened anew, so that the borrower has flags of its own and cannot write what it borrowed to read.
+            // Opened anew, so that the borrower has its own flags and cannot write through a read-only loan.
             let path = format!("/proc/self/fd/{}", found.fd.as_raw_fd());
             let fd = rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|e| memory_error(e.into(), Doing::Opening, object))?;
@@ -328,7 +338,7 @@ mod tests {
     const OBJECT: ObjectId = ObjectId { inode: InodeId(1), generation: Generation(0) };
 
     fn write(store: &MemoryStore, at: u64, bytes: usize) -> Result<(), StoreError> {
-        store.write(OBJECT, LocalOffset(at), &[Piece::from(&vec![1; bytes][..])])
+        store.write(OBJECT, LocalOffset(at), &[MemoryPiece::from(&vec![1; bytes][..])])
     }
 
     fn free(store: &MemoryStore) -> u64 {
@@ -340,7 +350,7 @@ mod tests {
         conformance::all(&|| Box::new(MemoryStore::new(64 << 20)));
     }
 
-    /// What lies between pieces must not cost room that the pieces themselves would have.
+    /// Gaps between pieces must not use capacity that the pieces would not.
     #[test]
     fn scattered_pieces_have_the_room_that_there_is() {
         let store = MemoryStore::new(16 * 4096);
@@ -351,11 +361,11 @@ mod tests {
         let mut bytes = [1; 36];
         assert_eq!(store.read(OBJECT, LocalOffset(65_500), &mut bytes).unwrap(), 24);
         assert_eq!(&bytes[..24], b"\0\0\0\0abcd\0\0\0\0\0\0\0\0\0\0\0\0abcd");
-        store.write_scattered(OBJECT, &pieces[..4000]).expect("over pages that are there");
+        store.write_scattered(OBJECT, &pieces[..4000]).expect("over existing pages");
         let far = MemoryStore::new(16 * 4096);
         let apart = [&pieces[..600], &[Scattered { at: 60_000, bytes: b"abcd" }]].concat();
         far.write_scattered(OBJECT, &apart).unwrap();
-        assert_eq!(free(&far), 12 * 4096, "pages without a piece are not taken");
+        assert_eq!(free(&far), 12 * 4096, "pages without a piece are not allocated");
         let beyond: Vec<Scattered<'_>> =
             (0..4096).map(|number| Scattered { at: 60_000 + number * 16, bytes: b"efgh" }).collect();
         let error = store.write_scattered(OBJECT, &beyond).unwrap_err();
@@ -388,7 +398,7 @@ mod tests {
         assert_eq!(free(&store), 4 * 4096);
         write(&store, 1, 3 * 4096).unwrap();
         assert_eq!(free(&store), 4096);
-        // A range that is there but for one page fits exactly.
+        // A range with one missing page fits exactly.
         write(&store, 0, 5 * 4096).unwrap();
         assert_eq!(free(&store), 0);
     }
@@ -397,7 +407,7 @@ mod tests {
     fn pages_written_through_a_loan_are_counted() {
         let store = MemoryStore::new(8 * 4096);
         let Lent::Descriptor(fd) = store.lend(OBJECT, LendAccess::Write).unwrap() else { panic!("lends") };
-        pario_sys::write_pieces_at(fd.as_fd(), &[Piece::from(&[1; 10 * 4096][..])], 0).unwrap();
+        pario_sys::write_pieces_at(fd.as_fd(), &[MemoryPiece::from(&[1; 10 * 4096][..])], 0).unwrap();
         assert_eq!(free(&store), 0);
         assert!(write(&store, 20 * 4096, 1).unwrap_err().is_full());
     }
@@ -412,7 +422,7 @@ mod tests {
                     let object = ObjectId { inode: InodeId(writer), ..OBJECT };
                     let written = (0..32).filter(|page| {
                         let at = LocalOffset(page * 4096);
-                        store.write(object, at, &[Piece::from(&[1; 4096][..])]).is_ok()
+                        store.write(object, at, &[MemoryPiece::from(&[1; 4096][..])]).is_ok()
                     });
                     written.count()
                 });

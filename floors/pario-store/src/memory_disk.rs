@@ -1,7 +1,6 @@
-//! A file system in memory, for what must leave nothing behind: names of a cache that lives as long as a program has files open.
+//! A file system in memory, for files that must leave nothing behind: the names of a cache that exists while a program has files open.
 //!
-//! Never: gives out descriptors; survives its process. Always: no more bytes than its limit; what was asked last is what is there, and
-//! syncing has nothing to do.
+//! Never: gives out descriptors; survives its process. Always: no more bytes than its limit; a sync has nothing to do.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,49 +11,49 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pario_core::Space;
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 use rustix::io::Errno;
 
 use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
 use crate::sync::lock;
 
-/// Names that there may be.
+/// Largest number of names.
 const NAMES_MAX: usize = 4096;
 
 /// See the module.
 #[derive(Debug)]
 pub struct MemoryDisk {
-    nodes: Mutex<BTreeMap<PathBuf, Node>>,
-    room: Arc<Room>,
+    nodes: Mutex<BTreeMap<PathBuf, MemoryNode>>,
+    room: Arc<DiskCapacity>,
 }
 
 #[derive(Clone, Debug)]
-enum Node {
+enum MemoryNode {
     Directory,
-    File(Arc<Contents>),
+    File(Arc<FileContents>),
 }
 
-/// The bytes of a file for its whole life, whatever its name.
+/// The bytes of a file for its lifetime, across renames.
 #[derive(Debug)]
-struct Contents {
+struct FileContents {
     bytes: Mutex<Vec<u8>>,
-    room: Arc<Room>,
+    room: Arc<DiskCapacity>,
 }
 
 /// An open file.
 #[derive(Debug)]
 struct MemoryFile {
-    contents: Arc<Contents>,
+    contents: Arc<FileContents>,
     writable: bool,
 }
 
 #[derive(Debug)]
-struct Room {
+struct DiskCapacity {
     limit: u64,
     used: AtomicU64,
 }
 
-impl Room {
+impl DiskCapacity {
     fn change(&self, from: usize, to: usize) -> io::Result<()> {
         let change = |used: u64| {
             let used = used - (from as u64).min(used) + to as u64;
@@ -65,7 +64,7 @@ impl Room {
     }
 }
 
-impl Drop for Contents {
+impl Drop for FileContents {
     fn drop(&mut self) {
         let bytes = lock(&self.bytes).len();
         let _ = self.room.change(bytes, 0);
@@ -73,11 +72,14 @@ impl Drop for Contents {
 }
 
 impl MemoryDisk {
-    /// One for at most `limit` bytes, with the directory `root` in it.
+    /// A disk for at most `limit` bytes, with the directory `root` in it.
     #[must_use]
     pub fn new(root: &Path, limit: u64) -> MemoryDisk {
-        let nodes = root.ancestors().map(|dir| (dir.to_owned(), Node::Directory)).collect();
-        MemoryDisk { nodes: Mutex::new(nodes), room: Arc::new(Room { limit, used: AtomicU64::new(0) }) }
+        let nodes = root.ancestors().map(|dir| (dir.to_owned(), MemoryNode::Directory)).collect();
+        MemoryDisk {
+            nodes: Mutex::new(nodes),
+            room: Arc::new(DiskCapacity { limit, used: AtomicU64::new(0) }),
+        }
     }
 }
 
@@ -85,17 +87,17 @@ impl Disk for MemoryDisk {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         let mut nodes = lock(&self.nodes);
         let contents = match (nodes.get(path), mode) {
-            (Some(Node::Directory), _) => return Err(Errno::ISDIR.into()),
-            (Some(Node::File(_)), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
-            (Some(Node::File(contents)), OpenMode::Read | OpenMode::Write | OpenMode::Create) => {
+            (Some(MemoryNode::Directory), _) => return Err(Errno::ISDIR.into()),
+            (Some(MemoryNode::File(_)), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
+            (Some(MemoryNode::File(contents)), OpenMode::Read | OpenMode::Write | OpenMode::Create) => {
                 Arc::clone(contents)
             }
             (None, OpenMode::Read | OpenMode::Write) => return Err(Errno::NOENT.into()),
             (None, OpenMode::Create | OpenMode::CreateNew) => {
                 check_parent(&nodes, path)?;
-                let contents = Contents { bytes: Mutex::default(), room: Arc::clone(&self.room) };
+                let contents = FileContents { bytes: Mutex::default(), room: Arc::clone(&self.room) };
                 let contents = Arc::new(contents);
-                nodes.insert(path.to_owned(), Node::File(Arc::clone(&contents)));
+                nodes.insert(path.to_owned(), MemoryNode::File(Arc::clone(&contents)));
                 contents
             }
         };
@@ -110,12 +112,12 @@ impl Disk for MemoryDisk {
         let mut nodes = lock(&self.nodes);
         check_parent(&nodes, to)?;
         match nodes.remove(from) {
-            Some(Node::File(contents)) => {
-                nodes.insert(to.to_owned(), Node::File(contents));
+            Some(MemoryNode::File(contents)) => {
+                nodes.insert(to.to_owned(), MemoryNode::File(contents));
                 Ok(())
             }
-            Some(Node::Directory) => {
-                nodes.insert(from.to_owned(), Node::Directory);
+            Some(MemoryNode::Directory) => {
+                nodes.insert(from.to_owned(), MemoryNode::Directory);
                 Err(Errno::ISDIR.into())
             }
             None => Err(Errno::NOENT.into()),
@@ -125,8 +127,8 @@ impl Disk for MemoryDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut nodes = lock(&self.nodes);
         match nodes.get(path) {
-            Some(Node::File(_)) => _ = nodes.remove(path),
-            Some(Node::Directory) => return Err(Errno::ISDIR.into()),
+            Some(MemoryNode::File(_)) => _ = nodes.remove(path),
+            Some(MemoryNode::Directory) => return Err(Errno::ISDIR.into()),
             None => return Err(Errno::NOENT.into()),
         }
         Ok(())
@@ -138,7 +140,20 @@ impl Disk for MemoryDisk {
             return Err(Errno::EXIST.into());
         }
         check_parent(&nodes, path)?;
-        nodes.insert(path.to_owned(), Node::Directory);
+        nodes.insert(path.to_owned(), MemoryNode::Directory);
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut nodes = lock(&self.nodes);
+        match nodes.get(path) {
+            Some(MemoryNode::Directory) if nodes.keys().any(|name| name.parent() == Some(path)) => {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            Some(MemoryNode::Directory) => _ = nodes.remove(path),
+            Some(MemoryNode::File(_)) => return Err(Errno::NOTDIR.into()),
+            None => return Err(Errno::NOENT.into()),
+        }
         Ok(())
     }
 
@@ -148,15 +163,15 @@ impl Disk for MemoryDisk {
 
     fn list_dir(&self, path: &Path) -> io::Result<Vec<(OsString, EntryKind)>> {
         let nodes = lock(&self.nodes);
-        if !matches!(nodes.get(path), Some(Node::Directory)) {
+        if !matches!(nodes.get(path), Some(MemoryNode::Directory)) {
             return Err(Errno::NOENT.into());
         }
         let children = nodes.iter().filter(|(name, _)| name.parent() == Some(path));
         Ok(children
             .filter_map(|(name, node)| {
                 let kind = match node {
-                    Node::Directory => EntryKind::Directory,
-                    Node::File(_) => EntryKind::File,
+                    MemoryNode::Directory => EntryKind::Directory,
+                    MemoryNode::File(_) => EntryKind::File,
                 };
                 Some((name.file_name()?.to_owned(), kind))
             })
@@ -165,8 +180,8 @@ impl Disk for MemoryDisk {
 
     fn length(&self, path: &Path) -> io::Result<Option<u64>> {
         Ok(match lock(&self.nodes).get(path) {
-            Some(Node::File(contents)) => Some(lock(&contents.bytes).len() as u64),
-            Some(Node::Directory) | None => None,
+            Some(MemoryNode::File(contents)) => Some(lock(&contents.bytes).len() as u64),
+            Some(MemoryNode::Directory) | None => None,
         })
     }
 
@@ -185,13 +200,13 @@ impl Disk for MemoryDisk {
     }
 }
 
-/// A new name needs a directory, and there are not too many of them.
-fn check_parent(nodes: &BTreeMap<PathBuf, Node>, path: &Path) -> io::Result<()> {
+/// A new name needs a parent directory, and the number of names is limited.
+fn check_parent(nodes: &BTreeMap<PathBuf, MemoryNode>, path: &Path) -> io::Result<()> {
     let parent = path.parent().and_then(|parent| nodes.get(parent));
     match parent {
-        Some(Node::Directory) if nodes.len() < NAMES_MAX => Ok(()),
-        Some(Node::Directory) => Err(Errno::NOSPC.into()),
-        Some(Node::File(_)) => Err(Errno::NOTDIR.into()),
+        Some(MemoryNode::Directory) if nodes.len() < NAMES_MAX => Ok(()),
+        Some(MemoryNode::Directory) => Err(Errno::NOSPC.into()),
+        Some(MemoryNode::File(_)) => Err(Errno::NOTDIR.into()),
         None => Err(Errno::NOENT.into()),
     }
 }
@@ -209,7 +224,7 @@ impl MemoryFile {
 }
 
 impl DiskFile for MemoryFile {
-    fn write_pieces_at(&self, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
+    fn write_pieces_at(&self, pieces: &[MemoryPiece<'_>], offset: u64) -> io::Result<()> {
         self.check_writable()?;
         let mut at = place(offset)?;
         let end = pieces.iter().try_fold(at, |end, piece| end.checked_add(piece.len()));
@@ -268,7 +283,7 @@ mod tests {
         let root = Path::new("/names");
         let disk = MemoryDisk::new(root, 100);
         let (one, two) = (root.join("one"), root.join("two"));
-        assert!(disk.open(&one, OpenMode::Write).is_err(), "nothing is there");
+        assert!(disk.open(&one, OpenMode::Write).is_err(), "no file exists");
         let file = disk.open(&one, OpenMode::CreateNew).unwrap();
         assert!(disk.open(&one, OpenMode::CreateNew).is_err());
         file.write_at(b"abc", 5).unwrap();

@@ -1,7 +1,7 @@
-//! Which directories have entries that are not on stable storage yet.
+//! Directories with entries that are not on stable storage yet.
 //!
-//! Always: a directory that was not synced in this process's life counts as changed, for an earlier life may have died
-//! between making an entry and syncing it.
+//! Always: a directory that was not synced by this process counts as changed, since an earlier process may have died between making an
+//! entry and syncing it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +47,7 @@ impl NameChanges {
         self.top.note();
     }
 
-    /// Puts the names of the inode's objects on stable storage, if they are not.
+    /// Flushes the names of the inode's objects to stable storage, if needed.
     pub(crate) fn sync(&self, disk: &dyn Disk, root: &Path, inode: InodeId) -> Result<(), StoreError> {
         self.below(inode).sync(disk, &root.join(names_dir(inode)))?;
         self.top.sync(disk, root)
@@ -64,7 +64,7 @@ impl Changes {
     }
 
     fn sync(&self, disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
-        // Read before the sync: a change that comes during it counts for the next one.
+        // Read before the sync: a change during it counts for the next one.
         let made = self.made.load(Ordering::Acquire);
         if self.synced.load(Ordering::Acquire) < made {
             disk.sync_dir(path).map_err(|e| StoreError::from_dir(e, Doing::Syncing, path))?;

@@ -1,8 +1,8 @@
-//! A set of bytes of one block, as sorted ranges that neither overlap nor touch: what a cache knows, or has not written down.
+//! A set of bytes of one block, as sorted ranges that neither overlap nor touch: the valid or the dirty bytes of a cache.
 //!
-//! Few ranges are a tree of them; very many, as pieces of a few bytes leave, are a bit for each byte.
+//! Few ranges are kept as a tree; many, as pieces of a few bytes leave them, as one bit per byte.
 //!
-//! Never: takes more memory than bits for twice the block's bytes, but for a few ranges. Always: sorted, apart from each other.
+//! Never: uses more memory than bits for twice the block's bytes, plus a few ranges. Always: sorted and disjoint.
 
 mod bits;
 
@@ -14,29 +14,29 @@ use self::bits::Bits;
 /// Byte positions within a block.
 pub type Span = Range<usize>;
 
-/// More ranges than this are kept as bits: a tree of them would be larger, and slower to grow.
+/// More ranges than this are kept as bits: a tree would be larger, and slower to grow.
 const FEW_MAX: usize = 256;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Ranges(Form);
+pub struct Ranges(RangeForm);
 
 #[derive(Clone, Debug)]
-enum Form {
-    Few(Tree),
+enum RangeForm {
+    Few(RangeTree),
     Many(Bits),
 }
 
-/// Ends by starts: pieces come in any order.
+/// Ends by starts: pieces arrive in any order.
 #[derive(Clone, Debug, Default)]
-struct Tree {
+struct RangeTree {
     spans: BTreeMap<usize, usize>,
     bytes: usize,
 }
 
 impl Default for Ranges {
     fn default() -> Ranges {
-        Ranges(Form::Few(Tree::default()))
+        Ranges(RangeForm::Few(RangeTree::default()))
     }
 }
 
@@ -49,13 +49,13 @@ impl PartialEq for Ranges {
 impl Eq for Ranges {}
 
 impl Ranges {
-    /// Whether no byte is in it.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total_bytes() == 0
     }
 
-    /// Takes everything out.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         *self = Ranges::default();
     }
@@ -65,35 +65,35 @@ impl Ranges {
         self.from(0)
     }
 
-    /// Bytes in it.
+    /// Number of bytes in it.
     #[must_use]
     pub fn total_bytes(&self) -> usize {
         match &self.0 {
-            Form::Few(tree) => tree.bytes,
-            Form::Many(bits) => bits.count(),
+            RangeForm::Few(tree) => tree.bytes,
+            RangeForm::Many(bits) => bits.count(),
         }
     }
 
-    /// Adds the bytes of `span`, joining what it touches.
+    /// Adds the bytes of `span`, joined with adjacent ranges.
     #[inline]
     pub fn insert(&mut self, span: Span) {
         match &mut self.0 {
             _ if span.is_empty() => {}
-            Form::Few(tree) => {
+            RangeForm::Few(tree) => {
                 tree.insert(span);
                 if FEW_MAX < tree.spans.len() {
                     self.become_bits();
                 }
             }
-            Form::Many(bits) => bits.set(span),
+            RangeForm::Many(bits) => bits.set(span),
         }
     }
 
-    /// Takes out everything from `start` on.
+    /// Removes everything from `start` on.
     pub fn cut(&mut self, start: usize) {
         match &mut self.0 {
-            Form::Few(tree) => tree.cut(start),
-            Form::Many(bits) => bits.cut(start),
+            RangeForm::Few(tree) => tree.cut(start),
+            RangeForm::Many(bits) => bits.cut(start),
         }
     }
 
@@ -102,8 +102,8 @@ impl Ranges {
     pub fn covers(&self, span: &Span) -> bool {
         match &self.0 {
             _ if span.is_empty() => true,
-            Form::Few(tree) => tree.last_before(span.start).is_some_and(|(_, end)| span.end <= end),
-            Form::Many(bits) => bits.covers(span.clone()),
+            RangeForm::Few(tree) => tree.last_before(span.start).is_some_and(|(_, end)| span.end <= end),
+            RangeForm::Many(bits) => bits.covers(span.clone()),
         }
     }
 
@@ -134,11 +134,11 @@ impl Ranges {
         wide
     }
 
-    /// The ranges from a place on, in order; of one that the place lies in, all or what is left.
+    /// The ranges from a position on, in order; the range that contains it whole or from there.
     fn from(&self, place: usize) -> impl Iterator<Item = Span> + '_ {
         let (few, many) = match &self.0 {
-            Form::Few(tree) => (Some(tree.from(place)), None),
-            Form::Many(bits) => {
+            RangeForm::Few(tree) => (Some(tree.from(place)), None),
+            RangeForm::Many(bits) => {
                 let after = |span: &Span| bits.next_from(span.end);
                 (None, Some(std::iter::successors(bits.next_from(place), after)))
             }
@@ -149,11 +149,11 @@ impl Ranges {
     fn become_bits(&mut self) {
         let mut bits = Bits::default();
         self.iter().for_each(|span| bits.set(span));
-        self.0 = Form::Many(bits);
+        self.0 = RangeForm::Many(bits);
     }
 }
 
-impl Tree {
+impl RangeTree {
     fn insert(&mut self, span: Span) {
         let mut joined = span;
         while let Some((start, end)) = self.last_before(joined.end).filter(|(_, end)| joined.start <= *end) {
@@ -181,7 +181,7 @@ impl Tree {
         self.spans.range(first..).map(|(start, end)| *start..*end)
     }
 
-    /// The last range that starts at or before a place.
+    /// The last range that starts at or before a position.
     fn last_before(&self, at: usize) -> Option<(usize, usize)> {
         self.spans.range(..=at).next_back().map(|(start, end)| (*start, *end))
     }
@@ -248,7 +248,7 @@ mod tests {
     fn very_many_ranges_are_kept_as_bits_and_are_the_same() {
         let mut ranges = Ranges::default();
         for number in 0..2 * FEW_MAX {
-            assert_eq!(matches!(ranges.0, Form::Many(_)), FEW_MAX < number, "{number}");
+            assert_eq!(matches!(ranges.0, RangeForm::Many(_)), FEW_MAX < number, "{number}");
             ranges.insert(number * 10 + 3..number * 10 + 7);
         }
         assert!(ranges.iter().enumerate().all(|(number, span)| span == (number * 10 + 3..number * 10 + 7)));
@@ -259,8 +259,8 @@ mod tests {
         assert_ne!(again, ranges);
         let mut few = Ranges::default();
         few.insert(0..20 * FEW_MAX);
-        assert_eq!(few, ranges, "whatever they are kept as");
+        assert_eq!(few, ranges, "equal in both forms");
         ranges.clear();
-        assert!(ranges.is_empty() && matches!(ranges.0, Form::Few(_)));
+        assert!(ranges.is_empty() && matches!(ranges.0, RangeForm::Few(_)));
     }
 }

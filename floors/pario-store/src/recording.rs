@@ -1,11 +1,11 @@
-//! A disk that remembers what was asked of it, and can show what a power cut might have left.
+//! A disk that records its calls, and can produce possible states after a power cut.
 //!
-//! It works on a real directory and logs every write, every change of a name and every sync. [`RecordingDisk::power_cut`]
-//! replays the log up to a moment and makes, from a seed, a directory that is a legal state after a cut at that moment:
-//! everything that was synced is there; of what came later any part may be, writes torn at 512 bytes.
+//! It works on a real directory and logs every write, every change of a name and every sync. [`RecordingDisk::power_cut`] replays the log
+//! up to an event and makes, from a seed, a directory that is a legal state after a power cut at that event: all synced changes are
+//! present, any part of the later ones may be, and writes are torn at 512 bytes.
 //!
-//! Never: gives out descriptors, since writes past it would not be recorded; renames directories (files only).
-//! Always: the log has the order in which things were done.
+//! Never: gives out descriptors, since writes through them would not be recorded; renames directories (files only). Always: the log has
+//! the order of the calls.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use pario_core::Space;
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 
 use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
 use crate::real_disk::RealDisk;
@@ -26,19 +26,19 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-/// A file for its whole life, whatever its name.
+/// A file for its lifetime, across renames.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct FileNumber(usize);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Node {
+enum RecordedNode {
     Directory,
     File(FileNumber),
 }
 
-/// What was done. Paths are relative to the recorded directory.
+/// One recorded call. Paths are relative to the recorded directory.
 #[derive(Clone, Debug)]
-enum Event {
+enum DiskEvent {
     MakeDir { path: PathBuf },
     Create { path: PathBuf, file: FileNumber },
     Rename { from: PathBuf, to: PathBuf, file: FileNumber },
@@ -51,28 +51,28 @@ enum Event {
 }
 
 #[derive(Debug, Default)]
-struct Log {
-    events: Vec<Event>,
-    names: BTreeMap<PathBuf, Node>,
+struct DiskLog {
+    events: Vec<DiskEvent>,
+    names: BTreeMap<PathBuf, RecordedNode>,
     files: usize,
 }
 
-/// A real directory whose use is recorded from now on. Share it as an `Arc<dyn Disk>`.
+/// A real directory with recorded calls. Share it as an `Arc<dyn Disk>`.
 #[derive(Debug)]
 pub struct RecordingDisk {
     root: PathBuf,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<DiskLog>>,
 }
 
 #[derive(Debug)]
 struct RecordingFile {
     file: Arc<dyn DiskFile>,
     number: FileNumber,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<DiskLog>>,
 }
 
 impl RecordingDisk {
-    /// Records what happens below `root`, an empty directory.
+    /// Records all calls below `root`, an empty directory.
     pub fn new(root: &Path) -> io::Result<RecordingDisk> {
         if std::fs::read_dir(root)?.next().is_some() {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
@@ -80,18 +80,25 @@ impl RecordingDisk {
         Ok(RecordingDisk { root: root.to_owned(), log: Arc::default() })
     }
 
-    /// How many things have happened so far: a moment for [`RecordingDisk::power_cut`].
+    /// Number of events so far: an argument for [`RecordingDisk::power_cut`].
     #[must_use]
     pub fn events(&self) -> usize {
         lock(&self.log).events.len()
     }
 
-    /// Makes in `target`, an empty directory, what may be left after a power cut when only the first `events` things had
-    /// happened. The same seed gives the same state.
+    /// Makes in `target`, an empty directory, a possible state after a power cut after the first `events` events. The same seed gives the
+    /// same state.
     pub fn power_cut(&self, events: usize, seed: u64, target: &Path) -> io::Result<()> {
         let log = lock(&self.log);
-        assert!(events <= log.events.len(), "{events} things have not happened yet");
+        assert!(events <= log.events.len(), "{events} events have not been recorded yet");
         replay::power_cut(&log.events[..events], seed, target)
+    }
+
+    /// The same after the death of the process: no event is lost.
+    pub fn process_death(&self, events: usize, target: &Path) -> io::Result<()> {
+        let log = lock(&self.log);
+        assert!(events <= log.events.len(), "{events} events have not been recorded yet");
+        replay::process_death(&log.events[..events], target)
     }
 
     fn relative(&self, path: &Path) -> PathBuf {
@@ -102,11 +109,11 @@ impl RecordingDisk {
     }
 }
 
-impl Log {
+impl DiskLog {
     fn number_of(&self, path: &Path) -> Option<FileNumber> {
         match self.names.get(path) {
-            Some(Node::File(number)) => Some(*number),
-            Some(Node::Directory) | None => None,
+            Some(RecordedNode::File(number)) => Some(*number),
+            Some(RecordedNode::Directory) | None => None,
         }
     }
 }
@@ -121,15 +128,15 @@ impl Disk for RecordingDisk {
             None => {
                 let number = FileNumber(log.files);
                 log.files += 1;
-                log.names.insert(relative.clone(), Node::File(number));
-                log.events.push(Event::Create { path: relative, file: number });
+                log.names.insert(relative.clone(), RecordedNode::File(number));
+                log.events.push(DiskEvent::Create { path: relative, file: number });
                 number
             }
         };
         Ok(Arc::new(RecordingFile { file, number, log: Arc::clone(&self.log) }))
     }
 
-    /// Through the system's cache all the same: what counts here is when things become durable.
+    /// Through the page cache all the same: only durability matters here.
     fn open_direct(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn DiskFile>> {
         self.open(path, mode)
     }
@@ -140,8 +147,8 @@ impl Disk for RecordingDisk {
         let (from, to) = (self.relative(from), self.relative(to));
         let file = log.number_of(&from).expect("only files are renamed");
         log.names.remove(&from);
-        log.names.insert(to.clone(), Node::File(file));
-        log.events.push(Event::Rename { from, to, file });
+        log.names.insert(to.clone(), RecordedNode::File(file));
+        log.events.push(DiskEvent::Rename { from, to, file });
         Ok(())
     }
 
@@ -150,7 +157,7 @@ impl Disk for RecordingDisk {
         RealDisk.remove(path)?;
         let path = self.relative(path);
         log.names.remove(&path);
-        log.events.push(Event::Remove { path });
+        log.events.push(DiskEvent::Remove { path });
         Ok(())
     }
 
@@ -158,8 +165,17 @@ impl Disk for RecordingDisk {
         let mut log = lock(&self.log);
         RealDisk.make_dir(path)?;
         let path = self.relative(path);
-        log.names.insert(path.clone(), Node::Directory);
-        log.events.push(Event::MakeDir { path });
+        log.names.insert(path.clone(), RecordedNode::Directory);
+        log.events.push(DiskEvent::MakeDir { path });
+        Ok(())
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut log = lock(&self.log);
+        RealDisk.remove_dir(path)?;
+        let path = self.relative(path);
+        log.names.remove(&path);
+        log.events.push(DiskEvent::Remove { path });
         Ok(())
     }
 
@@ -168,7 +184,7 @@ impl Disk for RecordingDisk {
         if !path.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        log.events.push(Event::SyncDir { path: self.relative(path) });
+        log.events.push(DiskEvent::SyncDir { path: self.relative(path) });
         Ok(())
     }
 
@@ -189,16 +205,16 @@ impl Disk for RecordingDisk {
     }
 
     fn sync_all(&self, _path: &Path) -> io::Result<()> {
-        lock(&self.log).events.push(Event::SyncAll);
+        lock(&self.log).events.push(DiskEvent::SyncAll);
         Ok(())
     }
 }
 
-/// Syncs are recorded, not done: the real disk is not what is going to be cut.
+/// Syncs are recorded, not done: the real disk is not cut.
 impl DiskFile for RecordingFile {
-    fn write_pieces_at(&self, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
-        // Copied once, so that what is recorded is what is written even if somebody changes the source.
-        let mut bytes = vec![0; pieces.iter().map(Piece::len).sum()];
+    fn write_pieces_at(&self, pieces: &[MemoryPiece<'_>], offset: u64) -> io::Result<()> {
+        // Copied once, so that the recorded bytes are the written ones even if the source changes.
+        let mut bytes = vec![0; pieces.iter().map(MemoryPiece::len).sum()];
         let mut rest = &mut bytes[..];
         for piece in pieces {
             let (head, tail) = rest.split_at_mut(piece.len());
@@ -207,7 +223,7 @@ impl DiskFile for RecordingFile {
         }
         let mut log = lock(&self.log);
         self.file.write_at(&bytes, offset)?;
-        log.events.push(Event::Write { file: self.number, at: offset, bytes });
+        log.events.push(DiskEvent::Write { file: self.number, at: offset, bytes });
         Ok(())
     }
 
@@ -218,7 +234,7 @@ impl DiskFile for RecordingFile {
     fn set_len(&self, bytes: u64) -> io::Result<()> {
         let mut log = lock(&self.log);
         self.file.set_len(bytes)?;
-        log.events.push(Event::SetLength { file: self.number, bytes });
+        log.events.push(DiskEvent::SetLength { file: self.number, bytes });
         Ok(())
     }
 
@@ -227,7 +243,7 @@ impl DiskFile for RecordingFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        lock(&self.log).events.push(Event::SyncFile { file: self.number });
+        lock(&self.log).events.push(DiskEvent::SyncFile { file: self.number });
         Ok(())
     }
 

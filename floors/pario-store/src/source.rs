@@ -1,20 +1,20 @@
-//! Bytes taken one after the other from pieces.
+//! Sequential reader over the bytes of pieces.
 
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
-    pieces: &'a [Piece<'a>],
-    taken: usize,
+pub(crate) struct PieceReader<'a> {
+    pieces: &'a [MemoryPiece<'a>],
+    consumed: usize,
 }
 
-impl<'a> Source<'a> {
-    pub(crate) fn new(pieces: &'a [Piece<'a>]) -> Source<'a> {
-        Source { pieces, taken: 0 }
+impl<'a> PieceReader<'a> {
+    pub(crate) fn new(pieces: &'a [MemoryPiece<'a>]) -> PieceReader<'a> {
+        PieceReader { pieces, consumed: 0 }
     }
 
-    /// The next bytes, copied; there are enough.
+    /// Copies the next bytes; there must be enough.
     pub(crate) fn copy_to(&mut self, mut target: &mut [u8]) {
         while !target.is_empty() {
             let piece = self.next(target.len());
@@ -24,8 +24,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next bytes, by reference; there are enough.
-    pub(crate) fn take(&mut self, mut bytes: usize) -> Vec<Piece<'a>> {
+    /// The next bytes, by reference; there must be enough.
+    pub(crate) fn take(&mut self, mut bytes: usize) -> Vec<MemoryPiece<'a>> {
         let mut taken = Vec::new();
         while 0 < bytes {
             let piece = self.next(bytes);
@@ -35,15 +35,15 @@ impl<'a> Source<'a> {
         taken
     }
 
-    /// At most so many of the next bytes, from one piece.
-    fn next(&mut self, bytes_max: usize) -> Piece<'a> {
-        let (first, rest) = self.pieces.split_first().expect("as many bytes are taken as there are");
-        let (_, left) = first.split_at(self.taken);
+    /// At most `bytes_max` of the next bytes, from one piece.
+    fn next(&mut self, bytes_max: usize) -> MemoryPiece<'a> {
+        let (first, rest) = self.pieces.split_first().expect("not more bytes than the pieces have");
+        let (_, left) = first.split_at(self.consumed);
         let (piece, _) = left.split_at(left.len().min(bytes_max));
-        self.taken += piece.len();
-        if self.taken == first.len() {
+        self.consumed += piece.len();
+        if self.consumed == first.len() {
             self.pieces = rest;
-            self.taken = 0;
+            self.consumed = 0;
         }
         piece
     }

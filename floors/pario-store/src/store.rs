@@ -1,40 +1,53 @@
-//! The trait that every store implements, and the words it uses.
+//! The trait that every store implements, and its types.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId, Space};
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 use pario_sys::file_map::Scattered;
 use serde::Serialize;
 
+use crate::checksummed::GranuleSum;
 use crate::error::StoreError;
-use crate::places::Places;
+use crate::hooks::CacheHooks;
 
-/// A place for objects. Calls come from several threads; calls on one object may overlap in time, and overlapping writes
-/// then leave either's bytes.
+/// A container of objects. Calls come from several threads; calls on one object may overlap in time, and overlapping writes then leave
+/// the bytes of either.
 ///
-/// A call on an object that runs beside a `truncate` or `remove` of its inode acts before or after it, never on what comes
-/// out of it.
+/// A call on an object concurrent with a `truncate` or `remove` of its inode acts before or after it, never on its result.
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Writes the pieces one after the other from `at` on; makes and extends the object. All of it, or an error.
-    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError>;
+    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[MemoryPiece<'_>]) -> Result<(), StoreError>;
 
-    /// Writes pieces that ascend and do not overlap, each to its place, and nothing between them; makes and extends the object. All
-    /// of it, or an error.
+    /// Writes pieces that ascend and do not overlap, each at its offset, and no byte between them; makes and extends the object. All of
+    /// it, or an error.
     fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
-        let write =
-            |piece: &Scattered<'_>| self.write(object, LocalOffset(piece.at), &[Piece::from(piece.bytes)]);
+        let write = |piece: &Scattered<'_>| {
+            self.write(object, LocalOffset(piece.at), &[MemoryPiece::from(piece.bytes)])
+        };
         pieces.iter().try_for_each(write)
     }
 
     /// Fills `target` up to the object's end; returns how many bytes there were. Holes are zeros; a missing object has none.
     fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError>;
 
-    /// The object's length: one past the last byte ever written since it was cut. `None`: there is no such object.
+    /// The object's length: one past the last byte written since the last truncation. `None`: there is no such object.
     fn length(&self, object: ObjectId) -> Result<Option<u64>, StoreError>;
 
-    /// Gives the inode's object the generation `to`, cut to at most `bytes`. If `to` is there already it is only cut; if
-    /// neither is there nothing happens. Repeating it completes it; afterwards there is no `from` any more.
+    /// The largest length written, if recorded: a shorter object was truncated by another program, and reading the lost bytes is an
+    /// error. `None`: not recorded, or there is no such object.
+    fn marked(&self, _object: ObjectId) -> Result<Option<u64>, StoreError> {
+        Ok(None)
+    }
+
+    /// Compares the granules of a range with their checksums. `None`: the store keeps none.
+    fn verify(&self, _object: ObjectId, _range: Range<u64>) -> Result<Option<Verified>, StoreError> {
+        Ok(None)
+    }
+
+    /// Gives the inode's object the generation `to`, truncated to at most `bytes`. If `to` exists already it is only truncated; if
+    /// neither exists, nothing happens. A repetition completes it; afterwards `from` does not exist.
     fn truncate(
         &self,
         inode: InodeId,
@@ -43,73 +56,89 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         bytes: u64,
     ) -> Result<(), StoreError>;
 
-    /// Removes the object; a missing one is fine.
+    /// Removes the object; a missing one is no error.
     fn remove(&self, object: ObjectId) -> Result<(), StoreError>;
 
-    /// Moves what the store's own cache holds of the object into what lies below. Nothing to do where there is no cache.
+    /// Writes back the store's own cache of the object. Nothing to do without a cache.
     fn flush(&self, object: ObjectId) -> Result<(), StoreError>;
 
-    /// Puts the object and its name on stable storage; a missing one is fine.
+    /// Flushes the object and its name to stable storage; a missing one is no error.
     fn sync(&self, object: ObjectId) -> Result<(), StoreError>;
 
-    /// Puts everything on stable storage, removals too.
+    /// Flushes everything to stable storage, removals too.
     fn sync_all(&self) -> Result<(), StoreError>;
 
-    /// A descriptor by which others read or write the object themselves; asking to write makes the object.
+    /// A descriptor by which clients read or write the object directly; a loan for writing makes the object.
     fn lend(&self, object: ObjectId, access: LendAccess) -> Result<Lent, StoreError>;
 
-    /// The first `limit` objects after `after`, in ascending order, with their lengths. Fewer than `limit`: those were the
-    /// last. Objects that stay all the while appear once; others may or may not.
+    /// The first `limit` objects after `after`, in ascending order, with their lengths. Fewer than `limit`: the last page. Objects that
+    /// exist throughout appear once; others may or may not.
     fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError>;
 
-    /// How much there is and how much is free.
+    /// Capacity and free space.
     fn space(&self) -> Result<Space, StoreError>;
 
-    /// What the store has done so far and holds now.
+    /// Counters, and the present contents of the cache.
     fn stats(&self) -> StoreStats;
 
-    /// Files whose writes may return before the store has them: one bit for each remainder of an inode divided by 32.
-    fn write_behind(&self) -> u32 {
-        u32::MAX
-    }
-
-    /// Whether what was written to the object counts for everybody. A store that stands on other servers needs their permission.
-    fn is_settled(&self, _object: ObjectId) -> bool {
-        true
-    }
-
-    /// What it answers to other servers of its kind, if blocks have no fixed place there.
-    fn places(&self) -> Option<&dyn Places> {
+    /// The store's hooks, if it is a cache above other servers.
+    fn hooks(&self) -> Option<&dyn CacheHooks> {
         None
-    }
-
-    /// Makes what was written to the object count for everybody; may wait for others.
-    fn settle(&self, _object: ObjectId) -> Result<(), StoreError> {
-        Ok(())
     }
 }
 
-/// What a lent descriptor is for.
+/// Purpose of a lent descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LendAccess {
     /// Reading only.
     Read,
-    /// Reading and writing; the object is made if it is not there.
+    /// Reading and writing; a missing object is created.
     Write,
 }
 
 /// The answer to [`Store::lend`].
 #[derive(Debug)]
 pub enum Lent {
-    /// Use it by positioned calls only. It stays valid after the object was removed or cut; leases say when to stop.
+    /// For positioned calls only. It stays valid after the object was removed or truncated; the lease limits its use.
     Descriptor(OwnedFd),
+    /// The same, with the table of its checksums: the borrower verifies what it reads, and reads mismatching bytes through the store.
+    Summed {
+        /// The object.
+        descriptor: OwnedFd,
+        /// The table.
+        sums: OwnedFd,
+    },
     /// There is no such object to read.
     NoObject,
-    /// This store lends none: ask it to read and write.
+    /// This store lends nothing: read and write through the store.
     NotLent,
 }
 
-/// Counts since the store was opened, and what its cache holds now.
+/// Result of a comparison of stored bytes with their checksums.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Verified {
+    /// Granules that match.
+    pub right: u64,
+    /// Granules with bytes, but without a checksum.
+    pub unknown: u64,
+    /// Offsets of damaged granules in the object.
+    pub wrong: Vec<u64>,
+}
+
+impl Verified {
+    /// Counts the granule at `at`, which has these bytes.
+    pub(crate) fn count(&mut self, at: u64, sum: GranuleSum, bytes: &[u8]) {
+        match sum {
+            GranuleSum::Known(_) if sum.allows(bytes) => self.right += 1,
+            GranuleSum::Known(_) | GranuleSum::Damaged => self.wrong.push(at),
+            // A hole that was never written has no bytes to check.
+            GranuleSum::None if bytes.iter().all(|byte| *byte == 0) => {}
+            GranuleSum::None | GranuleSum::Unknown => self.unknown += 1,
+        }
+    }
+}
+
+/// Counters since the store was opened, and the present contents of its cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct StoreStats {
     /// Read calls.
@@ -118,7 +147,7 @@ pub struct StoreStats {
     pub read_bytes: u64,
     /// Write calls.
     pub writes: u64,
-    /// Bytes they brought.
+    /// Bytes written.
     pub written_bytes: u64,
     /// Sync calls.
     pub syncs: u64,
@@ -128,10 +157,10 @@ pub struct StoreStats {
     pub misses: u64,
     /// Bytes of memory that the cache holds now.
     pub cached_bytes: u64,
-    /// Of these, bytes that are not in the store below yet.
+    /// Dirty bytes among them.
     pub dirty_bytes: u64,
-    /// Bytes moved from the cache into the store below.
+    /// Bytes written back from the cache.
     pub staged_bytes: u64,
-    /// Calls that moved them: staged bytes divided by this is how well blocks were put together.
+    /// Calls of these write-backs: bytes per call shows how well blocks were coalesced.
     pub staged_writes: u64,
 }

@@ -1,6 +1,6 @@
-//! Small helpers around locks, and the gate that keeps operations on an object apart from its end.
+//! Helpers around locks, and the gate that separates operations on an object from its end.
 //!
-//! Always: a panic of one holder stops the others too, since what it guarded may be half changed.
+//! Always: a panic of one holder propagates to the others, since the guarded state may be inconsistent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,40 +11,40 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("another thread panicked while it held this lock")
 }
 
-/// Operations go through it while the object lives; after [`Gate::close`] there are none under way and none get in.
+/// Operations enter it while the object exists; after [`ObjectGate::close`] none is in progress and none enters.
 #[derive(Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct ObjectGate {
     closed: RwLock<bool>,
 }
 
-impl Gate {
-    /// Lets an operation in for as long as the guard is kept; `None` if the object is gone.
+impl ObjectGate {
+    /// Admits an operation for the lifetime of the guard; `None` if the object was closed.
     pub(crate) fn enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.read().expect("a closer panicked");
         (!*closed).then_some(closed)
     }
 
-    /// The same without waiting: `None` also while somebody waits to close it.
+    /// Like `enter` without waiting: `None` also while a thread waits to close it.
     pub(crate) fn try_enter(&self) -> Option<RwLockReadGuard<'_, bool>> {
         let closed = self.closed.try_read().ok()?;
         (!*closed).then_some(closed)
     }
 
-    /// Waits for the operations under way, and lets none in for as long as the guard is kept; `None` if the object is gone.
+    /// Waits for the operations in progress, and admits none for the lifetime of the guard; `None` if the object was closed.
     pub(crate) fn alone(&self) -> Option<RwLockWriteGuard<'_, bool>> {
         let closed = self.closed.write().expect("a closer panicked");
         (!*closed).then_some(closed)
     }
 
-    /// Waits for the operations under way and lets no more in.
+    /// Waits for the operations in progress and admits no more.
     pub(crate) fn close(&self) {
         *self.closed.write().expect("a closer panicked") = true;
     }
 }
 
-/// What every store counts.
+/// Counters of every store.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct StoreCounters {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct Counters {
     syncs: AtomicU64,
 }
 
-impl Counters {
+impl StoreCounters {
     pub(crate) fn count_read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);

@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use pario_core::Space;
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::disk::{Disk, DiskFile, EntryKind, OpenMode};
+use crate::marks::Life;
 use crate::real_disk::RealDisk;
 
-/// Fresh directories that live as long as this does.
+/// Fresh directories, removed on drop.
 #[derive(Default)]
 pub(crate) struct TempDirs(Mutex<Vec<TempDir>>);
 
@@ -28,18 +29,50 @@ impl TempDirs {
     }
 }
 
-/// The real disk, whose writes or direct opens can be made to fail with an error number.
+/// The real disk, with writes or direct opens that fail with an error number on request.
 #[derive(Debug, Default)]
 pub(crate) struct SwitchDisk {
     pub(crate) fail_writes: Arc<AtomicI32>,
     pub(crate) refuse_direct: bool,
-    /// Ranges that blocks were asked for.
+    pub(crate) refuse_marks: bool,
+    pub(crate) mark_faults: Arc<MarkFaults>,
+    /// Called before a file is truncated.
+    pub(crate) before_cut: Option<Hook>,
+    pub(crate) life: Life,
+    /// Ranges with requested allocation.
     pub(crate) rooms: Arc<Mutex<Vec<(u64, u64)>>>,
+}
+
+/// Error numbers of failing marks; 0: no failure.
+#[derive(Debug, Default)]
+pub(crate) struct MarkFaults {
+    pub(crate) setting: AtomicI32,
+    pub(crate) removing: AtomicI32,
+}
+
+/// Action of a test in the middle of a call.
+#[derive(Clone)]
+pub(crate) struct Hook(pub(crate) Arc<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Hook")
+    }
+}
+
+fn fault_of(number: &AtomicI32) -> io::Result<()> {
+    match number.load(Ordering::SeqCst) {
+        0 => Ok(()),
+        number => Err(io::Error::from_raw_os_error(number)),
+    }
 }
 
 #[derive(Debug)]
 struct SwitchFile {
     file: Arc<dyn DiskFile>,
+    refuse_marks: bool,
+    mark_faults: Arc<MarkFaults>,
+    before_cut: Option<Hook>,
     fail_writes: Arc<AtomicI32>,
     rooms: Arc<Mutex<Vec<(u64, u64)>>>,
 }
@@ -47,7 +80,9 @@ struct SwitchFile {
 impl SwitchDisk {
     fn wrap(&self, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         let (fail_writes, rooms) = (Arc::clone(&self.fail_writes), Arc::clone(&self.rooms));
-        Arc::new(SwitchFile { file, fail_writes, rooms })
+        let (mark_faults, before_cut) = (Arc::clone(&self.mark_faults), self.before_cut.clone());
+        let refuse_marks = self.refuse_marks;
+        Arc::new(SwitchFile { file, refuse_marks, mark_faults, before_cut, fail_writes, rooms })
     }
 }
 
@@ -73,6 +108,14 @@ impl Disk for SwitchDisk {
 
     fn make_dir(&self, path: &Path) -> io::Result<()> {
         RealDisk.make_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove_dir(path)
+    }
+
+    fn exchange(&self, one: &Path, two: &Path) -> io::Result<()> {
+        RealDisk.exchange(one, two)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -102,14 +145,16 @@ impl Disk for SwitchDisk {
     fn gains_by_room(&self, _path: &Path) -> bool {
         true
     }
+
+    fn life(&self) -> Life {
+        self.life
+    }
 }
 
 impl DiskFile for SwitchFile {
-    fn write_pieces_at(&self, pieces: &[Piece<'_>], offset: u64) -> io::Result<()> {
-        match self.fail_writes.load(Ordering::SeqCst) {
-            0 => self.file.write_pieces_at(pieces, offset),
-            number => Err(io::Error::from_raw_os_error(number)),
-        }
+    fn write_pieces_at(&self, pieces: &[MemoryPiece<'_>], offset: u64) -> io::Result<()> {
+        fault_of(&self.fail_writes)?;
+        self.file.write_pieces_at(pieces, offset)
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -117,6 +162,9 @@ impl DiskFile for SwitchFile {
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {
+        if let Some(hook) = &self.before_cut {
+            (hook.0)();
+        }
         self.file.set_len(bytes)
     }
 
@@ -135,6 +183,29 @@ impl DiskFile for SwitchFile {
 
     fn sync_all(&self) -> io::Result<()> {
         self.file.sync_all()
+    }
+
+    fn mark(&self) -> io::Result<Option<Vec<u8>>> {
+        if self.refuse_marks {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        self.file.mark()
+    }
+
+    fn set_mark(&self, mark: &[u8]) -> io::Result<()> {
+        if self.refuse_marks {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        fault_of(&self.mark_faults.setting)?;
+        self.file.set_mark(mark)
+    }
+
+    fn remove_mark(&self) -> io::Result<()> {
+        if self.refuse_marks {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        fault_of(&self.mark_faults.removing)?;
+        self.file.remove_mark()
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -1,37 +1,36 @@
-//! A store that is slow on purpose, around a fast one: so many bytes and so many calls a second.
+//! A deliberately slow store around a fast one: limits bytes and calls per second.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pario_core::{Clock, Generation, InodeId, LocalOffset, Nanos, ObjectId, Space};
-use pario_sys::file_map::Scattered;
-use pario_sys::{MonotonicClock, Piece};
+use pario_core::{Clock, Nanos};
+use pario_sys::MonotonicClock;
 
 use crate::error::StoreError;
-use crate::files::{scattered_bytes, total_bytes};
-use crate::store::{LendAccess, Lent, Store, StoreStats};
+use crate::layer::{Operation, StoreCall, StoreLayer};
+use crate::store::{LendAccess, Store};
 use crate::sync::lock;
 
-/// What a [`Throttled`] store gets through; `None` is without limit.
+/// Rates of a [`Throttled`] store; `None` is unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pace {
-    /// Bytes read and written in a second.
+pub struct StoreRate {
+    /// Bytes read and written per second.
     pub bytes_per_second: Option<u64>,
-    /// Calls that touch an object in a second.
+    /// Calls that touch an object, per second.
     pub calls_per_second: Option<u64>,
 }
 
-/// Behind by less than this, nobody waits: a rest is never much shorter than asked for, and many small calls would each rest too long.
-/// What is not waited for stays due, so that the pace holds.
+/// A delay below this is not slept: sleeps are rarely shorter than requested, and many small calls would each sleep too long. It
+/// accumulates, so that the rate holds.
 const SLACK: Duration = Duration::from_millis(1);
-/// Whoever comes back so soon after its rest was over came late only because the processors were busy, as if the store had gone on with
-/// what lay in its queue.
+/// A caller that returns within this time after its sleep was only delayed by busy processors: the store is treated as if it had
+/// continued its queue.
 const LATE_NS: u64 = 10_000_000;
 
-/// A store that takes its time: like one disk, it does one thing after the other.
+/// A store with the rate of one disk, which serves one call after the other.
 pub struct Throttled {
     store: Box<dyn Store>,
-    pace: Pace,
+    pace: StoreRate,
     clock: Arc<dyn Clock>,
     busy_until: Mutex<Nanos>,
 }
@@ -46,19 +45,19 @@ impl std::fmt::Debug for Throttled {
 }
 
 impl Throttled {
-    /// The store at that pace. It lends nothing, since loans would know no pace.
+    /// The store at that rate. It lends nothing, since loans would bypass the limit.
     #[must_use]
-    pub fn new(store: Box<dyn Store>, pace: Pace) -> Throttled {
+    pub fn new(store: Box<dyn Store>, pace: StoreRate) -> Throttled {
         Throttled::with_clock(store, pace, Arc::new(MonotonicClock))
     }
 
-    /// The same by another clock, which must move on its own or by another thread.
+    /// The same by another clock, which must advance on its own or by another thread.
     #[must_use]
-    pub fn with_clock(store: Box<dyn Store>, pace: Pace, clock: Arc<dyn Clock>) -> Throttled {
+    pub fn with_clock(store: Box<dyn Store>, pace: StoreRate, clock: Arc<dyn Clock>) -> Throttled {
         Throttled { store, pace, clock, busy_until: Mutex::default() }
     }
 
-    /// Waits for as long as a call with so many bytes takes, after those before it.
+    /// Sleeps for the duration of a call with so many bytes, after the calls before it.
     fn spend(&self, bytes: u64) {
         let cost = self.pace.cost_ns(bytes);
         if cost == 0 {
@@ -81,7 +80,7 @@ impl Throttled {
     }
 }
 
-impl Pace {
+impl StoreRate {
     fn cost_ns(&self, bytes: u64) -> u64 {
         let share = |amount: u64, per_second: Option<u64>| match per_second {
             Some(per_second) => u128::from(amount) * 1_000_000_000 / u128::from(per_second.max(1)),
@@ -92,73 +91,32 @@ impl Pace {
     }
 }
 
-impl Store for Throttled {
-    fn write(&self, object: ObjectId, at: LocalOffset, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
-        self.spend(total_bytes(pieces));
-        self.store.write(object, at, pieces)
+impl StoreLayer for Throttled {
+    fn below(&self) -> &dyn Store {
+        &*self.store
     }
 
-    fn write_scattered(&self, object: ObjectId, pieces: &[Scattered<'_>]) -> Result<(), StoreError> {
-        self.spend(scattered_bytes(pieces));
-        self.store.write_scattered(object, pieces)
+    fn before(&self, call: &StoreCall) -> Result<(), StoreError> {
+        match call.operation {
+            // A read is charged after it, with the bytes that there were.
+            Operation::Read | Operation::Lend | Operation::List | Operation::Space => {}
+            Operation::Write
+            | Operation::Length
+            | Operation::Truncate
+            | Operation::Remove
+            | Operation::Flush
+            | Operation::Sync
+            | Operation::SyncAll => self.spend(call.bytes),
+        }
+        Ok(())
     }
 
-    fn read(&self, object: ObjectId, at: LocalOffset, target: &mut [u8]) -> Result<usize, StoreError> {
-        let bytes = self.store.read(object, at, target)?;
-        self.spend(bytes as u64);
-        Ok(bytes)
+    fn after_read(&self, bytes: u64) {
+        self.spend(bytes);
     }
 
-    fn length(&self, object: ObjectId) -> Result<Option<u64>, StoreError> {
-        self.spend(0);
-        self.store.length(object)
-    }
-
-    fn truncate(
-        &self,
-        inode: InodeId,
-        from: Generation,
-        to: Generation,
-        bytes: u64,
-    ) -> Result<(), StoreError> {
-        self.spend(0);
-        self.store.truncate(inode, from, to, bytes)
-    }
-
-    fn remove(&self, object: ObjectId) -> Result<(), StoreError> {
-        self.spend(0);
-        self.store.remove(object)
-    }
-
-    fn flush(&self, object: ObjectId) -> Result<(), StoreError> {
-        self.spend(0);
-        self.store.flush(object)
-    }
-
-    fn sync(&self, object: ObjectId) -> Result<(), StoreError> {
-        self.spend(0);
-        self.store.sync(object)
-    }
-
-    fn sync_all(&self) -> Result<(), StoreError> {
-        self.spend(0);
-        self.store.sync_all()
-    }
-
-    fn lend(&self, _object: ObjectId, _access: LendAccess) -> Result<Lent, StoreError> {
-        Ok(Lent::NotLent)
-    }
-
-    fn list(&self, after: Option<ObjectId>, limit: usize) -> Result<Vec<(ObjectId, u64)>, StoreError> {
-        self.store.list(after, limit)
-    }
-
-    fn space(&self) -> Result<Space, StoreError> {
-        self.store.space()
-    }
-
-    fn stats(&self) -> StoreStats {
-        self.store.stats()
+    fn lends(&self, _access: LendAccess) -> bool {
+        false
     }
 }
 
@@ -166,11 +124,15 @@ impl Store for Throttled {
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
+    use pario_sys::MemoryPiece;
+
     use super::*;
     use crate::conformance;
     use crate::memory::MemoryStore;
+    use crate::store::Lent;
 
-    /// Time that passes a little whenever somebody looks.
+    /// A clock that advances a little at each reading.
     struct SteppingClock {
         now_ns: AtomicU64,
         step_ns: u64,
@@ -194,36 +156,36 @@ mod tests {
 
     #[test]
     fn conforms_at_any_pace() {
-        let pace = Pace { bytes_per_second: Some(20 << 30), calls_per_second: Some(1_000_000) };
+        let pace = StoreRate { bytes_per_second: Some(20 << 30), calls_per_second: Some(1_000_000) };
         conformance::all(&|| Box::new(Throttled::new(Box::new(MemoryStore::new(64 << 20)), pace)));
     }
 
     #[test]
     fn small_calls_rest_together() {
-        // A call costs 0.1 ms of a clock that moves by 0.01 ms a look.
-        let pace = Pace { bytes_per_second: Some(10_000_000), calls_per_second: None };
+        // A call costs 0.1 ms of a clock that advances by 0.01 ms per reading.
+        let pace = StoreRate { bytes_per_second: Some(10_000_000), calls_per_second: None };
         let clock = SteppingClock::new(10_000);
         let store = MemoryStore::new(1 << 20);
         let store = Throttled::with_clock(Box::new(store), pace, Arc::clone(&clock) as Arc<dyn Clock>);
         let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
-        let write = || store.write(object, LocalOffset(0), &[Piece::from(&[1; 1000][..])]).unwrap();
+        let write = || store.write(object, LocalOffset(0), &[MemoryPiece::from(&[1; 1000][..])]).unwrap();
         (0..9).for_each(|_| write());
-        assert_eq!(clock.looks(), 18, "nobody rests until a millisecond is due");
+        assert_eq!(clock.looks(), 18, "no call sleeps until 1 ms has accumulated");
         (9..200).for_each(|_| write());
         assert!((1900..2000).contains(&clock.looks()), "the pace holds: {} looks", clock.looks());
     }
 
     #[test]
     fn bytes_and_calls_take_their_time() {
-        let pace = Pace { bytes_per_second: Some(1_000_000), calls_per_second: Some(100) };
+        let pace = StoreRate { bytes_per_second: Some(1_000_000), calls_per_second: Some(100) };
         let clock = SteppingClock::new(1_000_000);
         let store = MemoryStore::new(1 << 20);
         let store = Throttled::with_clock(Box::new(store), pace, Arc::clone(&clock) as Arc<dyn Clock>);
         let object = ObjectId { inode: InodeId(1), generation: Generation(0) };
         for _ in 0..3 {
-            store.write(object, LocalOffset(0), &[Piece::from(&[1; 5000][..])]).unwrap();
+            store.write(object, LocalOffset(0), &[MemoryPiece::from(&[1; 5000][..])]).unwrap();
         }
-        // Three calls of 10 ms for the call and 5 ms for its bytes, the last of which may go ahead a little.
+        // Three calls of 10 ms for the call and 5 ms for its bytes; the last of them may end early by the slack.
         let took = Duration::from_millis(clock.looks());
         assert!((Duration::from_millis(44)..Duration::from_millis(60)).contains(&took), "{took:?}");
         assert!(matches!(store.lend(object, LendAccess::Read).unwrap(), Lent::NotLent));

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use pario::view::{Order, SubarrayDimension};
+use pario::view::{ArrayOrder, SubarrayDimension};
 use pario::{Datatype, Hints, Partition, group};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cell = Datatype::contiguous(5, &Datatype::elementary(8)?)?;
     let part = |start: i64, size: i64| SubarrayDimension { size: n, subsize: size, start };
     let box_of = [part(0, n), part(rank / 2 % 2 * half, half), part(rank % 2 * half, half)];
-    let filetype = Datatype::subarray(&box_of, Order::C, &cell)?;
+    let filetype = Datatype::subarray(&box_of, ArrayOrder::C, &cell)?;
     let seed = u64::try_from(group.rank())? * 17;
     let mine: Vec<u8> = (0..filetype.size()).flat_map(|at| u8::try_from((at + seed) % 251)).collect();
     for round in 0..5 {
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let began = Instant::now();
         for dump in 0..dumps {
             file.read_at_all(u64::try_from(dump)? * filetype.size() / 8, &mut back)?;
-            assert!(back == mine, "what was written is read");
+            assert!(back == mine, "reads return the written data");
         }
         let read = began.elapsed();
         file.close()?;

@@ -1,4 +1,4 @@
-//! A partition whose servers are threads of this process: for tests, for embedding, and for a first look.
+//! A partition with servers that are threads of this process: for tests, for embedding, and for a first try.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,29 +6,46 @@ use std::sync::Arc;
 use pario_core::limits::{OUTBOX_BYTES_DEFAULT, STRIPE_BYTES_DEFAULT};
 use pario_core::{Code, Fault, Layout, PartitionId, ServerIndex};
 use pario_net::greeting::{Secret, nonce};
+use pario_net::protect::Protect;
 use pario_net::stream::Address;
-use pario_server::stores::{StoreChoice, names_in};
-use pario_server::{Connect, SchedulerSpec, Server, ServerSpec};
+use pario_server::stores::{Checksums, StoreChoice, names_in};
+use pario_server::{Connect, SchedulerSpec, Server, ServerIdentity, ServerSpec};
 
+use pario_sys::dir::{Missing, open_own, scratch, temporary_path};
 use pario_sys::process::fork_generation;
 
-use crate::client::{Application, MountSpec, Way};
+use crate::client::{Application, Endpoint, MountSpec};
 use crate::connect::{ByAddress, InProcess};
 use crate::error::Result;
 
-/// How this process and its own servers talk; the data path differs as it does between processes.
+/// Transport between this process and its own servers; the data path differs as it does between processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EmbedTransport {
-    /// A pair of sockets without a name.
+    /// A pair of unnamed sockets.
     #[default]
     InProcess,
     /// A socket file and shared memory, as between processes of one node.
     Unix,
-    /// TCP on loopback, as between nodes.
+    /// TCP on loopback, as between nodes, without protection.
     Tcp,
+    /// TCP on loopback, protected as between nodes.
+    TcpProtected,
 }
 
-/// What kind of store the embedded servers stand on.
+impl EmbedTransport {
+    fn is_tcp(self) -> bool {
+        matches!(self, EmbedTransport::Tcp | EmbedTransport::TcpProtected)
+    }
+
+    fn protect(self) -> Protect {
+        match self {
+            EmbedTransport::TcpProtected => Protect::All,
+            EmbedTransport::InProcess | EmbedTransport::Unix | EmbedTransport::Tcp => Protect::None,
+        }
+    }
+}
+
+/// Store of the embedded servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum EmbedStore {
     /// Memory.
@@ -36,8 +53,10 @@ pub enum EmbedStore {
     Memory,
     /// Plain files.
     Files,
-    /// Plain files past the kernel's cache.
+    /// Plain files without the kernel's page cache.
     Direct,
+    /// Containers: writes are appended to logs.
+    Log,
 }
 
 /// A partition inside this process.
@@ -45,20 +64,22 @@ pub enum EmbedStore {
 pub struct EmbedOptions {
     /// Number of servers.
     pub servers: u16,
-    /// Block size of files that wish for none.
+    /// Default block size of files.
     pub stripe_bytes: u64,
-    /// Where bytes rest.
+    /// The store.
     pub store: EmbedStore,
-    /// How the servers are reached.
+    /// The transport.
     pub transport: EmbedTransport,
-    /// Where files rest; a temporary directory, removed at the end, if `None`.
+    /// Directory of the files; if `None`, a temporary directory that is removed at the end.
     pub dir: Option<PathBuf>,
     /// Each client's outbox.
     pub outbox_bytes: usize,
     /// Memory of a memory store, or cache of a direct one, per server.
     pub memory_bytes: u64,
-    /// Which request each server's store gets next.
+    /// The scheduler of each server's store.
     pub scheduler: SchedulerSpec,
+    /// Whether checksums of stored bytes are kept; a memory store keeps none.
+    pub checksums: Checksums,
 }
 
 impl Default for EmbedOptions {
@@ -72,11 +93,12 @@ impl Default for EmbedOptions {
             outbox_bytes: OUTBOX_BYTES_DEFAULT,
             memory_bytes: 1 << 30,
             scheduler: SchedulerSpec::default(),
+            checksums: Checksums::Off,
         }
     }
 }
 
-/// The running servers; they end in order when the last user is gone.
+/// The running servers; they are stopped in order when the last user is dropped.
 #[derive(Debug)]
 pub(crate) struct Embedded {
     servers: Arc<Vec<Server>>,
@@ -88,14 +110,14 @@ pub(crate) struct Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         if self.fork != fork_generation() {
-            // Servers and directory are the parent's.
+            // Servers and directory belong to the parent.
             return;
         }
-        // The manager talks to the others while they end, so it goes first; all drain before any is waited for.
+        // The manager sends requests to the others while they end, so it is stopped first; all drain before any is waited for.
         for server in self.servers.iter() {
             server.stop();
         }
-        // Somebody may be connecting and hold them for a moment, so their end is waited for, not their drop.
+        // A connecting thread may hold them for a short time, so this waits for their end, not for their drop.
         for server in self.servers.iter() {
             server.wait_finished();
         }
@@ -104,10 +126,14 @@ impl Drop for Embedded {
         {
             tracing::warn!(%error, "could not remove {}", self.base.display());
         }
+        if self.temporary {
+            // The parent directory is removed with its last entry.
+            let _ = std::fs::remove_dir(temporary_path());
+        }
     }
 }
 
-/// Removes a directory whose last users may still be putting something down: their threads end a moment after their server.
+/// Removes a directory that may still be written to: the threads of a server end shortly after the server.
 fn remove(base: &std::path::Path) -> std::io::Result<()> {
     let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
     for _ in 0..200 {
@@ -122,18 +148,17 @@ fn remove(base: &std::path::Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(base)
 }
 
-/// Starts the servers; returns them and how to mount.
+/// Starts the servers; returns them and the parameters to mount.
 pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
     let application = Application::own()?;
     let defaults = Layout::new(options.stripe_bytes, options.servers, 0, options.servers)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
-    let number = pario_net::greeting::random_number();
     let temporary = options.dir.is_none();
-    let base = options
-        .dir
-        .clone()
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("pario-embedded-{number:016x}")));
-    std::fs::create_dir_all(&base).map_err(|error| Fault::from_io(&error, base.display()))?;
+    let base = match &options.dir {
+        Some(dir) => dir.clone(),
+        None => scratch("embedded").map_err(crate::error::Error::setup)?,
+    };
+    open_own(&base, Missing::Make).map_err(crate::error::Error::setup)?;
     let id: [u8; 32] = nonce();
     let mut partition = PartitionId::default();
     partition.0.copy_from_slice(&id[..16]);
@@ -141,7 +166,14 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
     let mut servers = Vec::new();
     let mut addresses = Vec::new();
     for index in 0..options.servers {
-        let spec = server_spec(options, &base, ServerIndex(index), (partition, &secret, defaults))?;
+        let identity = ServerIdentity {
+            partition,
+            name: "embedded".into(),
+            index: ServerIndex(index),
+            servers: usize::from(options.servers),
+            secret: secret.clone(),
+        };
+        let spec = server_spec(options, &base, identity, defaults)?;
         let unix = spec.unix.clone();
         let server = Server::start(spec)?;
         addresses.push(
@@ -152,13 +184,15 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
     let servers = Arc::new(servers);
     let connect: Arc<dyn Connect> = match options.transport {
         EmbedTransport::InProcess => Arc::new(InProcess { servers: Arc::downgrade(&servers) }),
-        EmbedTransport::Unix | EmbedTransport::Tcp => Arc::new(ByAddress { servers: addresses }),
+        EmbedTransport::Unix | EmbedTransport::Tcp | EmbedTransport::TcpProtected => {
+            Arc::new(ByAddress { servers: addresses })
+        }
     };
     servers.iter().for_each(|server| server.set_peers(Arc::clone(&connect)));
     let mount = MountSpec {
         name: "embedded".into(),
         partition,
-        way: Way { secret, connect },
+        endpoint: Endpoint { secret, connect, protect: options.transport.protect() },
         servers: usize::from(options.servers),
         locate: None,
         outbox_bytes: options.outbox_bytes,
@@ -172,38 +206,29 @@ pub(crate) fn start(options: &EmbedOptions) -> Result<(Embedded, MountSpec)> {
 fn server_spec(
     options: &EmbedOptions,
     base: &std::path::Path,
-    index: ServerIndex,
-    shared: (PartitionId, &Secret, Layout),
+    identity: ServerIdentity,
+    defaults: Layout,
 ) -> Result<ServerSpec> {
-    let (partition, secret, defaults) = shared;
+    let index = identity.index;
     let dir = base.join(format!("server-{index}"));
     std::fs::create_dir_all(&dir).map_err(|error| Fault::from_io(&error, dir.display()))?;
     let unix = (options.transport == EmbedTransport::Unix).then(|| dir.join("socket"));
     let store = match options.store {
         EmbedStore::Memory => StoreChoice::Memory { bytes: options.memory_bytes },
         EmbedStore::Files => StoreChoice::Files { dir },
+        EmbedStore::Log => StoreChoice::Log { dir },
         EmbedStore::Direct => {
             StoreChoice::Direct { dir, cache_bytes: options.memory_bytes, high: 0.75, low: 0.5 }
         }
     }
-    .open()?;
+    .open_as(pario_server::stores::real_disk(), options.checksums, None)?;
     Ok(ServerSpec {
-        partition,
-        name: "embedded".into(),
-        index,
-        servers: usize::from(options.servers),
-        secret: secret.clone(),
-        store: store.store,
-        volatile: store.volatile,
-        lends: store.lends,
-        lends_writing: store.lends_writing,
+        protect: options.transport.protect(),
         names: (index == ServerIndex::MANAGER).then(|| names_in(&base.join("names"), defaults)),
         outbox_bytes: options.outbox_bytes as u64,
-        transfer_bytes: 1 << 20,
-        lives: None,
-        take_before_read: false,
         scheduler: options.scheduler.clone(),
         unix,
-        tcp: (options.transport == EmbedTransport::Tcp).then(|| ([127, 0, 0, 1], 0).into()),
+        tcp: options.transport.is_tcp().then(|| ([127, 0, 0, 1], 0).into()),
+        ..ServerSpec::new(identity, store)
     })
 }

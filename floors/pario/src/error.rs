@@ -2,7 +2,7 @@
 
 use pario_core::{Code, Fault};
 
-/// What went wrong. [`Error::code`] is for programs, `Display` for people.
+/// An error. [`Error::code`] is for programs, `Display` for users.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -14,11 +14,11 @@ pub enum Error {
     Setup(String),
 }
 
-/// What the public API returns.
+/// Result of the public API.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What kind of fault.
+    /// The kind of the error.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {

@@ -1,11 +1,11 @@
-//! [`Partition`]: the public face of a mounted partition.
+//! [`Partition`]: a mounted partition in the public interface.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use pario_core::{AttrChange, FileAttr, Space};
+use pario_core::{AttrChange, FileAttr, PartitionId, Space};
 
-use crate::client::{Application, Counts, File, Mount, MountSpec, OpenOptions, ReadDir};
+use crate::client::{Application, Counts, File, MountSpec, OpenOptions, ReadDir, Session};
 use crate::embed::{self, EmbedOptions, Embedded};
 use crate::error::Result;
 
@@ -19,15 +19,15 @@ use crate::error::Result;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Partition {
-    // Before the servers: a mount says goodbye while they still listen.
-    mount: Arc<Mount>,
-    spec: Arc<Spec>,
+    // Before the servers: a session closes its connections while they still run.
+    session: Arc<Session>,
+    spec: Arc<MountParameters>,
     embedded: Option<Arc<Embedded>>,
 }
 
-struct Spec(MountSpec);
+struct MountParameters(MountSpec);
 
-impl std::fmt::Debug for Spec {
+impl std::fmt::Debug for MountParameters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0.name)
     }
@@ -43,61 +43,70 @@ impl Partition {
     pub fn embed(options: &EmbedOptions) -> Result<Partition> {
         let (embedded, spec) = embed::start(options)?;
         Ok(Partition {
-            mount: Mount::new(spec.clone()),
-            spec: Arc::new(Spec(spec)),
+            session: Session::new(spec.clone()),
+            spec: Arc::new(MountParameters(spec)),
             embedded: Some(Arc::new(embedded)),
         })
     }
 
-    /// Mounts with everything given, as for servers that were started by hand.
+    /// Mounts with all parameters given, as for servers that were started manually.
     #[must_use]
     pub fn from_spec(spec: MountSpec) -> Partition {
-        Partition { mount: Mount::new(spec.clone()), spec: Arc::new(Spec(spec)), embedded: None }
+        Partition {
+            session: Session::new(spec.clone()),
+            spec: Arc::new(MountParameters(spec)),
+            embedded: None,
+        }
     }
 
-    /// Mounts the same partition once more, as another client would: own session, own leases, own outbox.
+    /// Mounts the same partition again, as another client: own session, own leases, own outbox.
     #[must_use]
     pub fn another_client(&self) -> Partition {
         Partition {
-            mount: Mount::new(self.spec.0.clone()),
+            session: Session::new(self.spec.0.clone()),
             spec: Arc::clone(&self.spec),
             embedded: self.embedded.clone(),
         }
     }
 
-    /// Mounts the same partition once more, on behalf of an application: under `scheduler = "mlf"`, `"wfq"`, `"wsjf"` or `"tbf"`
-    /// servers share their stores' service between applications by weight.
+    /// Mounts the same partition again for an application: under `scheduler = "mlf"`, `"wfq"`, `"wsjf"` or `"tbf"` servers share their
+    /// stores' service between applications by weight.
     #[must_use]
     pub fn on_behalf_of(&self, application: Application) -> Partition {
         let spec = MountSpec { application, ..self.spec.0.clone() };
         Partition {
-            mount: Mount::new(spec.clone()),
-            spec: Arc::new(Spec(spec)),
+            session: Session::new(spec.clone()),
+            spec: Arc::new(MountParameters(spec)),
             embedded: self.embedded.clone(),
         }
     }
 
-    /// Mounts the same partition once more, through one server: it answers for the others too, with their help. So a group of processes can
-    /// be tied to its own server, as compute nodes are to their I/O node.
+    /// Mounts the same partition again, through one server that forwards requests for the others. So a group of processes can be tied to
+    /// its own server, as compute nodes are to their I/O node.
     pub fn tied_to(&self, server: u16) -> Result<Partition> {
-        let mount = self.mount.tied_to(pario_core::ServerIndex(server))?;
-        Ok(Partition { mount, spec: Arc::clone(&self.spec), embedded: self.embedded.clone() })
+        let mount = self.session.tied_to(pario_core::ServerIndex(server))?;
+        Ok(Partition { session: mount, spec: Arc::clone(&self.spec), embedded: self.embedded.clone() })
     }
 
-    /// The mount behind it, for tools.
-    pub fn mount_handle(&self) -> &Arc<Mount> {
-        &self.mount
+    /// The session behind it, for tools.
+    pub fn mount_handle(&self) -> &Arc<Session> {
+        &self.session
     }
 
     /// The partition's name.
     pub fn name(&self) -> &str {
-        self.mount.name()
+        self.session.name()
+    }
+
+    /// The partition's identity, which no other has.
+    pub(crate) fn identity(&self) -> PartitionId {
+        self.spec.0.partition
     }
 
     /// Options for opening a file.
     #[must_use]
     pub fn options(&self) -> OpenOptions {
-        OpenOptions::new(&self.mount)
+        OpenOptions::new(&self.session)
     }
 
     /// Opens a file for reading.
@@ -105,79 +114,79 @@ impl Partition {
         self.options().read(true).open(path)
     }
 
-    /// Opens a file for reading and writing; creates it, or cuts it to nothing.
+    /// Opens a file for reading and writing; creates it, or truncates it to 0 bytes.
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
         self.options().read(true).write(true).create(true).truncate(true).open(path)
     }
 
-    /// Attributes; symbolic links are followed. What others write behind is recalled first.
+    /// Attributes; symbolic links are followed. Buffered writes of other clients are recalled first.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<FileAttr> {
-        self.mount.stat(path)
+        self.session.stat(path)
     }
 
-    /// Attributes of what the name itself leads to.
+    /// Attributes of the name itself: symbolic links are not followed.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<FileAttr> {
-        self.mount.stat_link(path)
+        self.session.stat_link(path)
     }
 
     /// The entries of a directory with their attributes, in the order of their names' bytes.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
-        self.mount.read_dir(path)
+        self.session.read_dir(path)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.mount.create_dir(path).map(|_| ())
+        self.session.create_dir(path).map(|_| ())
     }
 
-    /// Makes a directory and those above it that are missing.
+    /// Creates a directory and its missing parents.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.mount.create_dir_all(path)
+        self.session.create_dir_all(path)
     }
 
-    /// Removes a file or symbolic link. A file that is open lives until its last user is gone.
+    /// Removes a file or symbolic link. An open file exists until its last handle is closed.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.mount.remove_file(path)
+        self.session.remove_file(path)
     }
 
     /// Removes an empty directory.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.mount.remove_dir(path)
+        self.session.remove_dir(path)
     }
 
-    /// Gives a file or directory another name, at once and replacing what was there.
+    /// Renames a file or directory atomically, replacing an existing one.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
-        self.mount.rename(from, to)
+        self.session.rename(from, to)
     }
 
-    /// Makes a symbolic link at `link` that says `target`.
+    /// Creates a symbolic link at `link` that points to `target`.
     pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
-        self.mount.symlink(target, link).map(|_| ())
+        self.session.symlink(target, link).map(|_| ())
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<std::path::PathBuf> {
         use std::os::unix::ffi::OsStringExt;
-        self.mount.read_link(path).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
+        self.session.read_link(path).map(|bytes| std::ffi::OsString::from_vec(bytes).into())
     }
 
     /// Changes permission bits, owner or times.
     pub fn set_attr(&self, path: impl AsRef<Path>, change: AttrChange) -> Result<FileAttr> {
-        self.mount.set_attr(path, change)
+        self.session.set_attr(path, change)
     }
 
     /// Puts every name operation that has returned on stable storage.
     pub fn sync_names(&self) -> Result<()> {
-        self.mount.sync_names()
+        self.session.sync_names()
     }
 
-    /// Room of the whole partition.
+    /// Space of the whole partition.
     pub fn space(&self) -> Result<Space> {
-        self.mount.space()
+        self.session.space()
     }
 
-    /// What this mount has done, counted.
+    /// The counters of this session.
     pub fn counts(&self) -> Counts {
-        self.mount.counts()
+        self.session.counts()
     }
 }

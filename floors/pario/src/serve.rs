@@ -1,57 +1,73 @@
 //! A server as a process: the body of `pario serve`.
 //!
-//! Always: ends when its starter dies before it was told to go on its own; on SIGTERM it takes what was committed, syncs, ends.
+//! Always: ends if its starter dies before the server was detached; on SIGTERM it drains committed records, syncs, and ends.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
-use pario_core::{Code, Fault, Layout, PartitionId};
+use pario_core::{Code, Fault, PartitionId, ServerIndex};
 use pario_net::stream::Address;
-use pario_server::store::Pace;
-use pario_server::stores::{StoreChoice, lives_in, names_in};
-use pario_server::{Ending, SchedulerSpec, Server, ServerSpec};
-use pario_sys::kill_point::{self, Process};
+use pario_server::store::StoreRate;
+use pario_server::stores::{StoreChoice, disk_in};
+use pario_server::{Ending, RestartLogSpec, SchedulerSpec, Server, ServerIdentity, ServerSpec};
+use pario_sys::clock::time_namespace;
+use pario_sys::kill_point::{self, ArmedProcess};
 use pario_sys::signals::Signals;
 
-use crate::connect::ByAddress;
+use crate::connect::{ByAddress, PeerAddresses};
 use crate::group::own_node;
-use crate::partition::identity::AHEAD_FILE;
-use crate::partition::protocol::{LOG_FILE, ListenTcp, detach};
-use crate::partition::{Hold, Ready, ServeSpec, ServerEntry, ServerSide, Settings, StoreKind};
+use crate::names;
+use crate::partition::identity::{DirectoryRole, RESTART_LOG_FILE, StartMode};
+use crate::partition::protocol::{ListenTcp, detach};
+use crate::partition::server_log::{LOG_FILE, LogFile, ServerLog};
+use crate::partition::{
+    HeldDirectory, Ready, Registry, RegistryEntry, ServeSpec, ServerEntry, ServerSide, Settings, StoreKind,
+    orphan, private,
+};
 
-/// Signals that end a server in order. The terminal's are not its own: it has left the terminal.
+/// Signals that stop a server in order. Terminal signals do not reach it: it has left the terminal.
 const TERMINATE: i32 = 15;
 const INTERRUPT: i32 = 2;
 const HANG_UP: i32 = 1;
 
-/// Serves one storage directory until told to stop: reads what to serve from `input`, answers on `output`. `begin` is called with
-/// the settings before anything else happens, as for setting up the log.
-pub fn serve(input: impl Read, output: impl Write, begin: impl FnOnce(&Settings)) -> ExitCode {
-    // What the starter had open, an MPI rank's sockets for instance, must not live as long as the server.
+/// Serves one storage directory until it is stopped: reads its parameters from `input`, replies on `output`. `begin` is called first, with
+/// the settings and the log, to set up logging.
+pub fn serve(
+    input: impl Read,
+    output: impl Write,
+    begin: impl FnOnce(&Settings, &Arc<ServerLog>),
+) -> ExitCode {
+    // Inherited descriptors, for example an MPI rank's sockets, must not stay open as long as the server runs.
     pario_sys::process::close_descriptors_from(3);
     let mut side = ServerSide::new(input, output);
     let spec = match side.spec() {
         Ok(spec) => spec,
         Err(error) => return complain(&error.to_string()),
     };
-    begin(&spec.settings);
+    let log = Arc::new(ServerLog::default());
+    begin(&spec.settings, &log);
     // Before any thread: all of them inherit the mask.
     let signals = match Signals::catch(&[TERMINATE, INTERRUPT, HANG_UP]) {
         Ok(signals) => signals,
         Err(error) => return complain(&error.to_string()),
     };
-    if let Err(error) = kill_point::arm(Process::Server(spec.index.0)) {
+    if let Err(error) = kill_point::arm(ArmedProcess::Server(spec.index.0)) {
         return fail(&mut side, &error.to_string(), None);
     }
-    let holds = match spec.hold_directories() {
+    let holds = match orphan::hold_directories(&spec) {
         Ok(holds) => holds,
         Err(error) => return fail(&mut side, &error.to_string(), error.found()),
     };
-    match start(&spec) {
-        Ok((server, ready)) => converse(&mut side, &spec, Running { server, ready, holds, signals }),
+    let opened = LogFile::open(&holds[0].opened).map_err(|error| {
+        Fault::new(Code::Invalid, format!("{}: {error}", spec.dir.join(LOG_FILE).display()))
+    });
+    match opened.and_then(|file| Ok((start(&spec, &holds)?, file))) {
+        Ok(((server, ready), file)) => {
+            converse(&mut side, &spec, RunningServer { server, ready, holds, signals, log, file })
+        }
         Err(fault) => {
             undo(holds);
             fail(&mut side, &fault.text, None)
@@ -59,49 +75,119 @@ pub fn serve(input: impl Read, output: impl Write, begin: impl FnOnce(&Settings)
     }
 }
 
-struct Running {
+struct RunningServer {
     server: Server,
     ready: Ready,
-    holds: Vec<Hold>,
+    holds: Vec<HeldDirectory>,
     signals: Signals,
+    log: Arc<ServerLog>,
+    file: LogFile,
 }
 
-/// Gets to know the peers, lets go of the starter, serves.
-fn converse<R: Read, W: Write>(side: &mut ServerSide<R, W>, spec: &ServeSpec, running: Running) -> ExitCode {
-    let Running { server, ready, holds, signals } = running;
+/// Learns the peers, detaches from the starter, serves.
+fn converse<R: Read, W: Write>(
+    side: &mut ServerSide<R, W>,
+    spec: &ServeSpec,
+    running: RunningServer,
+) -> ExitCode {
+    let RunningServer { server, ready, holds, signals, log, file } = running;
     let node = ready.node.clone();
     let introduced = side.ready(ready).and_then(|()| side.peers()).and_then(|peers| {
-        server.set_peers(Arc::new(ByAddress {
-            servers: peers
-                .iter()
-                .map(|peer| addresses(peer, peer.is_at_own_address() && peer.node == node))
-                .collect(),
-        }));
-        side.up()
+        let reached = |peer: &ServerEntry| {
+            let near = peer.is_at_own_address() && peer.time_namespace == time_namespace();
+            addresses(peer, near && peer.node == node)
+        };
+        let peers = ByAddress { servers: peers.iter().map(reached).collect() };
+        let connect = Arc::new(PeerAddresses(RwLock::new(peers)));
+        // The second copy is at another server, which can be reached from here on.
+        made_anew(spec, &holds).iter().try_for_each(|note| side.note(note))?;
+        match names::open(&server, spec, &holds, Arc::clone(&connect) as _) {
+            Ok(notes) => notes.iter().try_for_each(|note| side.note(note))?,
+            Err(fault) => return side.failed(&fault.text, None).map(|()| Some(fault)),
+        }
+        server.set_peers(connect);
+        side.up().map(|()| None)
     });
-    if let Err(error) = introduced {
+    let failure = match introduced {
+        Ok(told) => told.map(|fault| fault.text),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(text) = failure {
         drop(server);
         undo(holds);
-        return complain(&error.to_string());
+        return complain(&text);
     }
-    if let Err(error) = detach(&spec.dir.join(LOG_FILE)) {
-        tracing::warn!(%error, "cannot let go of the terminal");
+    if let Err(error) = detach(&log, file) {
+        tracing::warn!(%error, "cannot detach from the terminal");
     }
     let server = wait(server, signals);
-    match server.join() {
+    let ended = server.join();
+    log.write_pending();
+    match ended {
         Ok(Ending::Keep) => ExitCode::SUCCESS,
         Ok(Ending::Destroy) => destroy(holds),
+        Ok(Ending::Alone { destroy: true }) => {
+            let code = destroy(holds);
+            tidy_registry(spec, Tidy::Forget);
+            code
+        }
+        Ok(Ending::Alone { destroy: false }) => {
+            drop(holds);
+            tidy_registry(spec, Tidy::MarkDown);
+            ExitCode::SUCCESS
+        }
         Err(fault) => complain(&fault.text),
     }
 }
 
-/// Waits for the end; a signal brings it on.
+/// Directories that a complete partition had lost and that were created again because its user has accepted the loss.
+fn made_anew(spec: &ServeSpec, holds: &[HeldDirectory]) -> Vec<String> {
+    let index = spec.index;
+    let say = |hold: &HeldDirectory| {
+        let (what, dir) = match hold.identity.role {
+            DirectoryRole::Store => ("storage directory", hold.dir.display()),
+            DirectoryRole::Names => ("directory of names", hold.dir.display()),
+        };
+        format!("{what} {dir} of server {index} was missing and is made anew, empty")
+    };
+    match spec.mode {
+        StartMode::Existing => holds.iter().filter(|hold| hold.created).map(say).collect(),
+        StartMode::Fresh => Vec::new(),
+    }
+}
+
+/// How to change the registry entry of a partition after its starter ended.
+enum Tidy {
+    Forget,
+    MarkDown,
+}
+
+/// The process that would have updated the registry has ended: the manager does it, if it can reach the registry.
+fn tidy_registry(spec: &ServeSpec, how: Tidy) {
+    if spec.index != ServerIndex::MANAGER {
+        return;
+    }
+    let registry = Registry::open(&spec.registered.path);
+    // A repair raises the epoch and keeps the secret; a start makes a new one.
+    let own = |entry: &RegistryEntry| entry.id == spec.id && entry.secret == spec.secret;
+    let tidied = registry.get(&spec.settings.name).and_then(|entry| match (entry.filter(own), how) {
+        (Some(entry), Tidy::Forget) => registry.forget(&entry),
+        (Some(entry), Tidy::MarkDown) => registry.mark_down(&entry).map(drop),
+        (None, _) => Ok(()),
+    });
+    if let Err(error) = tidied {
+        tracing::warn!(%error, "the registry keeps an entry of a partition that ended");
+    }
+    private::remove_if_empty(&registry);
+}
+
+/// Waits for the end; a signal starts it.
 fn wait(server: Server, signals: Signals) -> Server {
     let stopper = server.stopper();
     let watcher = std::thread::Builder::new().name("pario-signals".into()).spawn(move || {
         while let Ok(number) = signals.wait() {
             if number == TERMINATE {
-                tracing::info!("told to stop by a signal");
+                tracing::info!("stopped by a signal");
                 stopper();
                 return;
             }
@@ -114,8 +200,8 @@ fn wait(server: Server, signals: Signals) -> Server {
     server
 }
 
-fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
-    // Many clients and many objects: take as many descriptors as the system gives.
+fn start(spec: &ServeSpec, holds: &[HeldDirectory]) -> Result<(Server, Ready), Fault> {
+    // Many clients and many objects: use as many descriptors as the system allows.
     if let Err(error) = pario_sys::process::raise_descriptor_limit() {
         tracing::debug!(%error, "the descriptor limit stays as it is");
     }
@@ -124,45 +210,41 @@ fn start(spec: &ServeSpec) -> Result<(Server, Ready), Fault> {
         Some(node) => Some(node.clone()),
         None => own_node().map_err(|error| Fault::new(Code::Invalid, error.to_string()))?,
     };
-    let total = u16::try_from(settings.servers.len()).unwrap_or(u16::MAX);
-    let defaults = Layout::new(settings.stripe.0, total, 0, total)
-        .map_err(|error| Fault::new(Code::Invalid, error.to_string()))?;
-    let store = match pace(settings) {
-        None => store_choice(spec).open()?,
-        Some(pace) => store_choice(spec).open_limited(pace)?,
-    };
+    let disk = disk_in(&holds[0].opened);
+    let store = store_choice(spec).open_as(Arc::clone(&disk), settings.checksums.into(), pace(settings))?;
     let unix: Option<PathBuf> = spec.listen.unix.then(|| spec.dir.join("socket"));
     let tcp = spec.listen.tcp.as_ref().map(tcp_address).transpose()?;
-    let server = Server::start(ServerSpec {
+    let start = if spec.names.is_some() { Server::start_before_names } else { Server::start };
+    let identity = ServerIdentity {
         partition: spec.id,
         name: settings.name.clone(),
         index: spec.index,
         servers: settings.servers.len(),
         secret: pario_net::greeting::Secret(spec.secret.0),
-        store: store.store,
-        volatile: store.volatile,
-        lends: store.lends,
-        lends_writing: store.lends_writing,
-        names: spec.names.as_ref().map(|names| names_in(&names.dir, defaults)),
+    };
+    // A manager's names are opened when its peers are known.
+    let server = start(ServerSpec {
+        protect: settings.network.protect.into(),
         outbox_bytes: settings.cache.outbox.0,
         transfer_bytes: u32::try_from(settings.network.buffer.0).unwrap_or(u32::MAX),
-        take_before_read: false,
-        lives: Some(lives_in(&spec.dir.join(AHEAD_FILE))),
+        restart_log: Some(RestartLogSpec { disk, path: spec.dir.join(RESTART_LOG_FILE) }),
         scheduler: scheduler(spec),
         unix: unix.clone(),
         tcp,
+        ..ServerSpec::new(identity, store)
     })?;
+    server.set_keeping(names::keeping(spec, holds));
     let ready = Ready::own(spec.index, unix, server.tcp_address()).on(node);
     Ok((server, ready))
 }
 
-/// What the store is slowed to, if it is.
-fn pace(settings: &Settings) -> Option<Pace> {
-    let pace = Pace {
+/// The rate limit of the store, if there is one.
+fn pace(settings: &Settings) -> Option<StoreRate> {
+    let pace = StoreRate {
         bytes_per_second: (settings.limits.store.0 != 0).then_some(settings.limits.store.0),
         calls_per_second: (settings.limits.operations != 0).then_some(settings.limits.operations.into()),
     };
-    (pace != Pace::default()).then_some(pace)
+    (pace != StoreRate::default()).then_some(pace)
 }
 
 fn scheduler(spec: &ServeSpec) -> SchedulerSpec {
@@ -185,6 +267,7 @@ fn store_choice(spec: &ServeSpec) -> StoreChoice {
             high: settings.cache.high,
             low: settings.cache.low,
         },
+        StoreKind::Log => StoreChoice::Log { dir },
         StoreKind::Memory => StoreChoice::Memory { bytes: settings.memory.0 },
     }
 }
@@ -216,15 +299,15 @@ fn fail<R: Read, W: Write>(side: &mut ServerSide<R, W>, text: &str, found: Optio
     ExitCode::FAILURE
 }
 
-fn undo(holds: Vec<Hold>) {
+fn undo(holds: Vec<HeldDirectory>) {
     for hold in holds {
         if let Err(error) = hold.undo() {
-            tracing::warn!(%error, "left behind after a failed start");
+            tracing::warn!(%error, "could not be removed after a failed start");
         }
     }
 }
 
-fn destroy(holds: Vec<Hold>) -> ExitCode {
+fn destroy(holds: Vec<HeldDirectory>) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for hold in holds {
         if let Err(error) = hold.destroy() {
@@ -234,7 +317,7 @@ fn destroy(holds: Vec<Hold>) -> ExitCode {
     code
 }
 
-/// Standard error is the starter's terminal, or the log once the server is on its own.
+/// Standard error is the starter's terminal, or the log once the server is detached.
 fn complain(text: &str) -> ExitCode {
     tracing::error!("{text}");
     ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! Bringing a partition up, mounting it, taking it down.
+//! Brings a partition up, mounts it, takes it down.
 //!
 //! Always: `up` returns when all servers have answered, or fails with the list of those that did not and leaves nothing behind.
 
@@ -7,96 +7,173 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pario_core::{Clock, Code, Fault, ServerIndex};
-use pario_net::connection::Connection;
-use pario_net::frame::PROTOCOL;
-use pario_net::greeting::{Hello, Purpose, Secret, nonce, random_number};
-use pario_net::message::Request;
+use pario_net::greeting::Secret;
 use pario_server::Connect;
 use pario_sys::clock::MonotonicClock;
-use pario_sys::kill_point::{self, Process};
+use pario_sys::kill_point::{self, ArmedProcess};
 
-use crate::client::{Application, MountSpec, Way};
-use crate::connect::ByAddress;
+use crate::bound::Bound;
+use crate::client::{Application, Endpoint, MountSpec};
+use crate::connect::{ByAddress, Refused};
+use crate::environment;
 use crate::error::{Error, Result};
 use crate::handle::Partition;
+use crate::orders::is_refused;
 use crate::partition::destroy::destroy_all;
 use crate::partition::identity::find_existing;
+use crate::partition::keys::Key;
 use crate::partition::launch::START_LIMIT;
 use crate::partition::{
-    Birth, Claimed, Entry, LaunchPlan, Layers, Liveness, Registry, RegistryError, ServerEntry, Settings,
-    State, StoreKind, TransportChoice, binary, launch,
+    Claimed, IdentityOrigin, LaunchPlan, Layers, Liveness, PartitionState, Registry, RegistryEntry,
+    RegistryError, ServerEntry, Settings, StoreKind, TransportChoice, binary, launch,
 };
+use crate::repair;
 use crate::serve::addresses;
+use crate::stopping::{StopResult, stop};
 
 pub use crate::serve::serve;
 
-/// How long a server may take to flush and end before it is killed.
-const STOP_LIMIT: Duration = Duration::from_secs(60);
-
-/// A partition that is up.
+/// A running partition.
 #[derive(Clone, Debug)]
 pub struct Up {
     /// Its registry entry.
-    pub entry: Entry,
+    pub entry: RegistryEntry,
     /// How long it took.
     pub took: Duration,
     /// Whether it was created by this call.
     pub fresh: bool,
+    /// Servers restarted by this call while the others continued; empty if all were started.
+    pub restarted: Vec<ServerIndex>,
+    /// Notes of its servers for the user, for example that names were restored from their second copy.
+    pub notes: Vec<String>,
+    /// Living servers that did not get the new address of a restarted one, a line with the cure for each.
+    pub not_notified: Vec<String>,
 }
 
-/// What becomes of the data.
+/// Options of bringing a partition up, besides its settings.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct UpOptions {
+    /// Node labels of the servers on this machine, assigned in blocks: processes share memory only with servers of their own
+    /// label (`PARIO_NODE`) and use TCP to all others.
+    pub nodes: Vec<String>,
+    /// Missing names or storage directories of a complete partition are made again, empty.
+    pub accept_loss: bool,
+}
+
+/// Whether the data is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DownHow {
+pub enum DownMode {
     /// It stays in the storage directories.
     Keep,
     /// It is removed.
     Destroy,
 }
 
-/// A partition that is down.
+/// Result of taking a partition down.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Down {
     /// Its name.
     pub name: String,
     /// Servers that flushed and ended.
     pub stopped: usize,
-    /// Servers of this machine that did not answer and were killed.
-    pub killed: Vec<ServerIndex>,
-    /// Servers that were gone already.
-    pub gone: Vec<ServerIndex>,
-    /// Storage that could not be reached to be removed.
+    /// Servers of this machine that did not answer and ended on SIGTERM, with a message each.
+    pub terminated: Vec<(ServerIndex, String)>,
+    /// Servers of this machine that did not answer, did not end on SIGTERM and were killed, with a message each.
+    pub killed: Vec<(ServerIndex, String)>,
+    /// Servers that were already dead.
+    pub already_dead: Vec<ServerIndex>,
+    /// Servers that ended without writing all data to their stores, and why.
+    pub failed: Vec<(ServerIndex, String)>,
+    /// Storage that could not be reached for removal.
     pub left: Vec<String>,
 }
 
-/// Starts a partition's servers: a new partition, one that is down, or one whose servers died, whose data comes back.
+/// Starts a partition's servers: of a new partition, of one that is down, or of a dead one with its data kept. If some are
+/// alive, only the dead ones are started.
 pub fn up(registry: &Registry, settings: &Settings, limit: Duration) -> Result<Up> {
-    up_playing(registry, settings, &[], limit)
+    up_as(registry, settings, &UpOptions::default(), limit)
 }
 
-/// [`up`], with the servers of this machine playing several nodes: `nodes` are their labels, dealt to the servers in blocks.
-/// Processes share memory only with servers of their own label (`PARIO_NODE`) and use TCP to all others.
-pub fn up_playing(registry: &Registry, settings: &Settings, nodes: &[String], limit: Duration) -> Result<Up> {
-    if 1 < nodes.len() && settings.transport == TransportChoice::Unix {
+/// [`up`] with node labels for the servers of this machine, assigned in blocks. Processes share memory only with servers of
+/// their own label (`PARIO_NODE`) and use TCP to all others.
+pub fn up_with_nodes(
+    registry: &Registry,
+    settings: &Settings,
+    nodes: &[String],
+    limit: Duration,
+) -> Result<Up> {
+    up_as(registry, settings, &UpOptions { nodes: nodes.to_vec(), accept_loss: false }, limit)
+}
+
+/// [`up`] with options.
+pub fn up_as(registry: &Registry, settings: &Settings, how: &UpOptions, limit: Duration) -> Result<Up> {
+    bring_up(registry, settings, &StartOptions { how, limit, bound: false }).map(|(up, _)| up)
+}
+
+/// [`up_with_nodes`] with servers that end with this process, or with the second returned value. They then remove their data if
+/// this call created the partition, and its registry entry.
+pub fn up_bound(
+    registry: &Registry,
+    settings: &Settings,
+    nodes: &[String],
+    limit: Duration,
+) -> Result<(Up, Option<Bound>)> {
+    let how = UpOptions { nodes: nodes.to_vec(), accept_loss: false };
+    bring_up(registry, settings, &StartOptions { how: &how, limit, bound: true })
+}
+
+/// Options of one start.
+struct StartOptions<'a> {
+    how: &'a UpOptions,
+    limit: Duration,
+    bound: bool,
+}
+
+fn bring_up(
+    registry: &Registry,
+    settings: &Settings,
+    wishes: &StartOptions<'_>,
+) -> Result<(Up, Option<Bound>)> {
+    let (how, limit) = (wishes.how, wishes.limit);
+    if 1 < how.nodes.len() && settings.transport == TransportChoice::Unix {
         let text = "transport = \"unix\" does not reach another node: use \"auto\" or \"tcp\"";
         return Err(Error::Setup(format!("partition '{}': {text}", settings.name)));
     }
     let began = MonotonicClock.now();
+    let seen = registry.get(&settings.name).map_err(Error::setup)?;
+    if let Some(seen) = seen.filter(|seen| seen.state == PartitionState::Running && !seen.starter_is_alive())
+    {
+        match repair::check_servers(&seen)? {
+            Liveness::Live => return Err(Error::setup(RegistryError::AlreadyRunning { name: seen.name })),
+            Liveness::Partly { dead } => {
+                return repair::restart(registry, &seen, dead, (settings, how.accept_loss), limit)
+                    .map(|up| (up, None));
+            }
+            Liveness::Dead => {
+                let all: Vec<ServerIndex> = seen.servers.iter().map(|server| server.index).collect();
+                repair::refuse_lost_memory(&seen, &all)?;
+            }
+        }
+    }
     let birth = match find_existing(settings).map_err(Error::setup)? {
-        Some(id) => Birth::Found(id),
-        None => Birth::New,
+        Some(id) => IdentityOrigin::Found(id),
+        None => IdentityOrigin::New,
     };
-    let claimed = registry.claim(settings, birth, answers).map_err(Error::setup)?;
+    let claimed = registry.claim(settings, birth, may_live).map_err(Error::setup)?;
     let fresh = !claimed.entry.complete;
-    let started = refuse_lost_memory(&claimed)
-        .and_then(|()| end_survivors(&claimed))
-        .and_then(|()| launch_all(&claimed, nodes, limit))
-        .and_then(|launched| {
-            let entry = registry.finish(&claimed, launched.servers().to_vec()).map_err(Error::setup)?;
-            let _ = launched.commit();
-            Ok(entry)
-        });
+    let started = launch_all(&claimed, how, limit).and_then(|launched| {
+        let bind = || Bound::to_this_process(&claimed.entry, launched.servers(), fresh);
+        let bound = wishes.bound.then(bind).transpose()?;
+        let notes = launched.notes();
+        let entry = registry.finish(&claimed, launched.servers().to_vec()).map_err(Error::setup)?;
+        let _ = launched.commit();
+        Ok((entry, bound, notes))
+    });
     match started {
-        Ok(entry) => Ok(Up { entry, took: MonotonicClock.now().since(began), fresh }),
+        Ok((entry, bound, notes)) => {
+            let took = MonotonicClock.now().since(began);
+            Ok((Up { entry, took, fresh, restarted: Vec::new(), notes, not_notified: Vec::new() }, bound))
+        }
         Err(error) => {
             if let Err(second) = registry.abandon(&claimed) {
                 tracing::warn!(%second, "the registry keeps an entry of a failed start");
@@ -106,173 +183,65 @@ pub fn up_playing(registry: &Registry, settings: &Settings, nodes: &[String], li
     }
 }
 
-fn launch_all(claimed: &Claimed, nodes: &[String], limit: Duration) -> Result<launch::Launched> {
+fn launch_all(claimed: &Claimed, how: &UpOptions, limit: Duration) -> Result<launch::Launched> {
     let binary = binary::find_binary().map_err(Error::setup)?;
-    let plan = LaunchPlan { nodes: nodes.to_vec(), ..LaunchPlan::new(claimed, binary) };
+    let UpOptions { nodes, accept_loss } = how.clone();
+    let plan = LaunchPlan { nodes, accept_loss, ..LaunchPlan::new(claimed, binary) };
     launch::start_all(&plan, limit).map_err(Error::setup)
 }
 
-/// A memory partition whose servers died has names but no bytes: zeros must not be passed off as data.
-fn refuse_lost_memory(claimed: &Claimed) -> Result<()> {
-    let entry = &claimed.entry;
-    if entry.settings.store == StoreKind::Memory && entry.complete {
-        let name = &entry.name;
-        return Err(Error::Setup(format!(
-            "partition '{name}' was in memory and its data died with its servers: `pario down {name} --destroy`, then up again"
-        )));
-    }
-    Ok(())
+/// Whether a server on another machine may be alive: its host does not refuse connections.
+fn may_live(server: &ServerEntry) -> bool {
+    !is_refused(server)
 }
 
-/// Servers of a life that ended only partly are taken down before the next begins.
-fn end_survivors(claimed: &Claimed) -> Result<()> {
-    let Some(previous) = &claimed.previous else { return Ok(()) };
-    if previous.state != State::Running || matches!(previous.liveness(answers), Liveness::Dead) {
-        return Ok(());
-    }
-    for server in &previous.servers {
-        if let Stopped::Unreachable(why) = stop(previous, server, DownHow::Keep) {
-            return Err(Error::Setup(format!(
-                "server {} of the former life cannot be stopped: {why}",
-                server.index
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a server on another machine can be connected to.
-fn answers(server: &ServerEntry) -> bool {
-    server
-        .tcp
-        .is_some_and(|address| std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2)).is_ok())
-}
-
-enum Stopped {
-    InOrder,
-    Killed,
-    Gone,
-    Unreachable(String),
-}
-
-/// Ends one server: by asking, or, on this machine, by force.
-fn stop(entry: &Entry, server: &ServerEntry, how: DownHow) -> Stopped {
-    let here = entry.is_here(server);
-    if here && !server.process().is_alive() {
-        return Stopped::Gone;
-    }
-    let asked = control(entry, server).and_then(|connection| {
-        connection.call(&Request::Shutdown { destroy: how == DownHow::Destroy }).map(|_| ())
-    });
-    match (asked, here) {
-        (Ok(()), true) => {
-            wait_gone(server, STOP_LIMIT);
-            Stopped::InOrder
-        }
-        (Ok(()), false) => Stopped::InOrder,
-        // It answers, to others: the registry is not its own, and nothing here may be ended by force.
-        (Err(fault), true) if fault.code == Code::WrongSecret => Stopped::Unreachable(fault.text),
-        (Err(fault), true) => {
-            tracing::warn!(%fault, "server {} does not answer and is killed", server.index);
-            kill(server);
-            Stopped::Killed
-        }
-        (Err(_), false) if is_refused(server) => Stopped::Gone,
-        (Err(fault), false) => Stopped::Unreachable(fault.text),
-    }
-}
-
-/// Whether a host answers that nobody listens where the server did: the server is gone, and not merely cut off.
-fn is_refused(server: &ServerEntry) -> bool {
-    let attempt = |address| std::net::TcpStream::connect_timeout(&address, Duration::from_secs(2));
-    let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
-    server.tcp.is_some_and(|address| attempt(address).is_err_and(refused))
-}
-
-fn kill(server: &ServerEntry) {
-    let pid = i32::try_from(server.pid).ok().and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid.filter(|_| server.process().is_alive()) {
-        // Gone meanwhile is as good.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
-    wait_gone(server, Duration::from_secs(5));
-}
-
-/// Waits until the process is gone; looks often, since an orderly end takes milliseconds.
-fn wait_gone(server: &ServerEntry, limit: Duration) {
-    let began = MonotonicClock.now();
-    let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    while server.process().is_alive() && MonotonicClock.now().since(began) < limit {
-        launch::reap();
-        // An empty poll is a pause.
-        let _ = rustix::event::poll(&mut [], Some(&pause));
-    }
-    if server.process().is_alive() {
-        tracing::warn!("server {} (process {}) is still there", server.index, server.pid);
-    }
-}
-
-/// A connection for orders.
-fn control(entry: &Entry, server: &ServerEntry) -> std::result::Result<Connection, Fault> {
-    let connect = by_address(entry);
-    let pid = std::process::id();
-    let hello = Hello {
-        protocol: PROTOCOL,
-        partition: entry.id,
-        server: server.index,
-        session: pario_core::SessionId(random_number()),
-        purpose: Purpose::Requests {},
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-        pid,
-        start_ticks: pario_sys::process::start_ticks(pid).unwrap_or(0),
-        program: "pario".into(),
-        application: "pario".into(),
-        weight: 1,
-        relay: false,
-        nonce: nonce(),
-    };
-    let stream = connect.connect(server.index)?;
-    Connection::greet(stream, entry.name.clone(), &hello, &Secret(entry.secret.0))
-}
-
-/// Takes a partition down: servers flush and end. What was in memory only is gone with it, so its entry goes too.
-pub fn down(registry: &Registry, name: &str, how: DownHow) -> Result<Down> {
+/// Takes a partition down: servers flush and end. The entry of a partition in memory is removed, since its data is lost.
+pub fn down(registry: &Registry, name: &str, how: DownMode) -> Result<Down> {
     let entry = registry.find(name).map_err(Error::setup)?;
-    if entry.state == State::Starting && entry.starter_is_alive() {
+    if entry.state != PartitionState::Down && entry.starter_is_alive() {
         return Err(Error::Setup(format!("partition '{name}' is being started; try again when it is up")));
     }
-    let how = if entry.settings.store == StoreKind::Memory { DownHow::Destroy } else { how };
-    let mut down =
-        Down { name: name.to_owned(), stopped: 0, killed: Vec::new(), gone: Vec::new(), left: Vec::new() };
-    let outcomes: Vec<(ServerIndex, Stopped)> = std::thread::scope(|scope| {
+    let how = if entry.settings.store == StoreKind::Memory { DownMode::Destroy } else { how };
+    let mut down = Down {
+        name: name.to_owned(),
+        stopped: 0,
+        terminated: Vec::new(),
+        killed: Vec::new(),
+        already_dead: Vec::new(),
+        failed: Vec::new(),
+        left: Vec::new(),
+    };
+    let outcomes: Vec<(ServerIndex, StopResult)> = std::thread::scope(|scope| {
         let ending: Vec<_> = entry
             .servers
             .iter()
             .map(|server| (server.index, scope.spawn(|| stop(&entry, server, how))))
             .collect();
-        let gone = |_| Stopped::Unreachable("the thread that stopped it panicked".into());
+        let gone = |_| StopResult::Unreachable("the thread that stopped it panicked".into());
         ending.into_iter().map(|(index, thread)| (index, thread.join().unwrap_or_else(gone))).collect()
     });
     let mut unreachable = Vec::new();
     for (index, outcome) in outcomes {
         match outcome {
-            Stopped::InOrder => down.stopped += 1,
-            Stopped::Killed => down.killed.push(index),
-            Stopped::Gone => down.gone.push(index),
-            Stopped::Unreachable(why) => unreachable.push(format!("server {index}: {why}")),
+            StopResult::InOrder => down.stopped += 1,
+            StopResult::Failed(why) => down.failed.push((index, why)),
+            StopResult::Terminated(told) => down.terminated.push((index, told)),
+            StopResult::Killed(told) => down.killed.push((index, told)),
+            StopResult::AlreadyDead => down.already_dead.push(index),
+            StopResult::Unreachable(why) => unreachable.push(format!("server {index}: {why}")),
         }
     }
     if !unreachable.is_empty() {
         return Err(Error::Setup(format!("partition '{name}' is not down: {}", unreachable.join("; "))));
     }
     match how {
-        DownHow::Keep => registry.mark_down(&entry).map(drop).map_err(Error::setup)?,
-        DownHow::Destroy => destroy(registry, &entry, &mut down)?,
+        DownMode::Keep => registry.mark_down(&entry).map(drop).map_err(Error::setup)?,
+        DownMode::Destroy => destroy(registry, &entry, &mut down)?,
     }
     Ok(down)
 }
 
-fn destroy(registry: &Registry, entry: &Entry, down: &mut Down) -> Result<()> {
+fn destroy(registry: &Registry, entry: &RegistryEntry, down: &mut Down) -> Result<()> {
     let settings = &entry.settings;
     let local = |address: &&crate::partition::ServerAddress| address.is_local();
     let mut dirs: Vec<_> = settings.servers.iter().filter(local).map(|address| address.dir.clone()).collect();
@@ -280,8 +249,8 @@ fn destroy(registry: &Registry, entry: &Entry, down: &mut Down) -> Result<()> {
         dirs.extend(settings.names_base().map(Path::to_owned));
     }
     destroy_all(&dirs, entry.id).map_err(Error::setup)?;
-    // On other machines a server removes its own data; one that was gone before could not.
-    let removed = |server: &&ServerEntry| !down.gone.contains(&server.index);
+    // On other machines a server removes its own data; one that was already dead could not.
+    let removed = |server: &&ServerEntry| !down.already_dead.contains(&server.index);
     let removed: Vec<ServerIndex> = entry.servers.iter().filter(removed).map(|server| server.index).collect();
     for (at, address) in settings.servers.iter().enumerate().filter(|(_, address)| !address.is_local()) {
         let index = ServerIndex(u16::try_from(at).unwrap_or(u16::MAX));
@@ -292,15 +261,14 @@ fn destroy(registry: &Registry, entry: &Entry, down: &mut Down) -> Result<()> {
     registry.forget(entry).map_err(Error::setup)
 }
 
-fn by_address(entry: &Entry) -> ByAddress {
-    let forced = std::env::var("PARIO_TRANSPORT").ok();
-    let transport = match forced.as_deref() {
-        Some("tcp") => TransportChoice::Tcp,
-        Some("unix") => TransportChoice::Unix,
-        _ => entry.settings.transport,
+/// The addresses of a partition's servers as this process may use them: `PARIO_TRANSPORT` and `PARIO_NODE` decide with the settings.
+pub(crate) fn by_address(entry: &RegistryEntry) -> Result<ByAddress> {
+    let forced = environment::choice(Key::Transport.info().variable)?;
+    let transport = match forced {
+        Some(TransportChoice::Auto) | None => entry.settings.transport,
+        Some(transport) => transport,
     };
-    // A label that cannot be is no server's.
-    let node = crate::group::own_node().unwrap_or_else(|_| Some(String::new()));
+    let node = crate::group::own_node()?;
     let servers = entry.servers.iter().map(|server| {
         let shares = entry.is_here(server) && server.node == node;
         let mut all = addresses(server, shares && transport != TransportChoice::Tcp);
@@ -309,7 +277,7 @@ fn by_address(entry: &Entry) -> ByAddress {
         }
         all
     });
-    ByAddress { servers: servers.collect() }
+    Ok(ByAddress { servers: servers.collect() })
 }
 
 impl Partition {
@@ -320,29 +288,31 @@ impl Partition {
 
     /// Mounts a running partition by its name.
     pub fn mount_from(registry: &Registry, name: &str) -> Result<Partition> {
-        kill_point::arm(Process::Client).map_err(Error::setup)?;
+        kill_point::arm(ArmedProcess::Client).map_err(Error::setup)?;
         let entry = registry.find(name).map_err(Error::setup)?;
         check_running(&entry)?;
+        // A value that no variable can have is reported by the mount, not by the first access.
+        by_address(&entry)?;
         let mut spec = mount_spec(&entry, Application::own()?);
         let (path, id) = (registry.path().to_owned(), entry.id);
         spec.locate = Some(Arc::new(move || {
             let gone = |error: RegistryError| Fault::new(Code::Unreachable, error.to_string());
             let entry = Registry::open(&path).find(&spec_name(&path, id)?).map_err(gone)?;
-            Ok(way(&entry))
+            Ok(endpoint(&entry))
         }));
         Ok(Partition::from_spec(spec))
     }
 
-    /// Mounts a partition by its registry entry, for those who look after it: on behalf of the program, whatever
-    /// `PARIO_APPLICATION` and `PARIO_WEIGHT` say. Nothing is sent before something is wanted.
+    /// Mounts a partition by its registry entry, for administration: under the program's own name, regardless of
+    /// `PARIO_APPLICATION` and `PARIO_WEIGHT`. Connects at the first request.
     #[must_use]
-    pub fn mount_entry(entry: &Entry) -> Partition {
+    pub fn mount_entry(entry: &RegistryEntry) -> Partition {
         Partition::from_spec(mount_spec(entry, Application::of_program()))
     }
 
-    /// Mounts the partition that a partition file describes; the first to come starts its servers.
+    /// Mounts the partition of a partition file; the first caller starts its servers.
     pub fn mount_or_start(file: &Path) -> Result<Partition> {
-        // Before servers are started for somebody who could not mount.
+        // Checked before servers are started for a caller that could not mount.
         Application::own()?;
         let registry = Registry::open_default().map_err(Error::setup)?;
         let settings = Layers::new()
@@ -354,18 +324,19 @@ impl Partition {
         loop {
             let entry = registry.get(&settings.name).map_err(Error::setup)?;
             if let Some(entry) = &entry
-                && entry.state == State::Running
-                && entry.liveness(answers) == Liveness::Live
+                && entry.state == PartitionState::Running
+                && entry.liveness(may_live) == Liveness::Live
             {
                 return Partition::mount_from(&registry, &settings.name);
             }
             match up(&registry, &settings, START_LIMIT) {
                 Ok(_) => return Partition::mount_from(&registry, &settings.name),
                 Err(error) => {
-                    // Somebody else was first: mount what they start.
+                    // Another process was first: mounts the partition that it starts.
                     let theirs = registry.get(&settings.name).map_err(Error::setup)?.is_some_and(|entry| {
-                        entry.state == State::Running
-                            || (entry.state == State::Starting && entry.starter_is_alive())
+                        entry.starter_is_alive()
+                            || (entry.state == PartitionState::Running
+                                && entry.liveness(may_live) == Liveness::Live)
                     });
                     if !theirs || START_LIMIT < MonotonicClock.now().since(began) {
                         return Err(error);
@@ -378,33 +349,36 @@ impl Partition {
     }
 }
 
-/// The name that a partition has in the registry now.
+/// The current name of a partition in the registry.
 fn spec_name(path: &Path, id: pario_core::PartitionId) -> std::result::Result<String, Fault> {
     let entries =
         Registry::open(path).list().map_err(|error| Fault::new(Code::Unreachable, error.to_string()))?;
-    let found = entries.into_iter().find(|entry| entry.id == id && entry.state == State::Running);
+    let found = entries.into_iter().find(|entry| entry.id == id && entry.state == PartitionState::Running);
     found.map(|entry| entry.name).ok_or_else(|| Fault::new(Code::Unreachable, "the partition is down"))
 }
 
-fn check_running(entry: &Entry) -> Result<()> {
+fn check_running(entry: &RegistryEntry) -> Result<()> {
     let name = &entry.name;
     match entry.state {
-        State::Running => Ok(()),
-        State::Down => Err(Error::Setup(format!("partition '{name}' is down: `pario up {name}`"))),
-        State::Starting => Err(Error::Setup(format!("partition '{name}' is still being started"))),
+        PartitionState::Running => Ok(()),
+        PartitionState::Down => Err(Error::Setup(format!("partition '{name}' is down: `pario up {name}`"))),
+        PartitionState::Starting => Err(Error::Setup(format!("partition '{name}' is still being started"))),
     }
 }
 
-fn way(entry: &Entry) -> Way {
-    let connect: Arc<dyn Connect> = Arc::new(by_address(entry));
-    Way { secret: Secret(entry.secret.0), connect }
+fn endpoint(entry: &RegistryEntry) -> Endpoint {
+    let connect: Arc<dyn Connect> = match by_address(entry) {
+        Ok(servers) => Arc::new(servers),
+        Err(error) => Arc::new(Refused(Fault::new(Code::Invalid, error.to_string()))),
+    };
+    Endpoint { secret: Secret(entry.secret.0), connect, protect: entry.settings.network.protect.into() }
 }
 
-fn mount_spec(entry: &Entry, application: Application) -> MountSpec {
+fn mount_spec(entry: &RegistryEntry, application: Application) -> MountSpec {
     MountSpec {
         name: entry.name.clone(),
         partition: entry.id,
-        way: way(entry),
+        endpoint: endpoint(entry),
         servers: entry.servers.len(),
         locate: None,
         outbox_bytes: usize::try_from(entry.settings.cache.outbox.0).unwrap_or(usize::MAX),

@@ -1,19 +1,19 @@
-//! Applications killed at any moment, also inside a write, with servers on their node: every write that had returned is there for
-//! whoever comes later, and a half-made record leaves no trace.
+//! Applications killed at any time, also inside a write, with servers on their node: every write that had returned is visible to later
+//! readers, and a partly made record leaves no trace.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
 use common::stage::{Program, Stage, job, mounted, pause, say};
-use common::{Chance, difference, pattern};
+use common::{SeededRandom, difference, pattern};
 use pario::Partition;
 
-/// A chunk's place and length; the same for writer and reader.
+/// Offset and length of a chunk; the same for writer and reader.
 fn chunks(seed: u64) -> impl Iterator<Item = (u64, usize)> {
-    let (mut chance, mut at) = (Chance::new(seed), 0);
+    let (mut chance, mut at) = (SeededRandom::new(seed), 0);
     std::iter::from_fn(move || {
-        let most = chance.of(&[1u64, 100, 8192, 8192, 70_000, 600_000]);
+        let most = chance.pick(&[1u64, 100, 8192, 8192, 70_000, 600_000]);
         let bytes = 1 + chance.below(most);
         at += bytes;
         Some((at - bytes, usize::try_from(bytes).unwrap()))
@@ -28,7 +28,7 @@ fn version(number: u64, bytes: usize) -> Vec<u8> {
 /// One record, on all servers.
 const REGION: usize = 50_000;
 
-/// Not a test of its own: writes until it is killed, and says what had returned.
+/// Not a test of its own: writes until it is killed, and prints which writes had returned.
 #[test]
 fn child_writes() {
     let Some(job) = job() else { return };
@@ -53,16 +53,16 @@ fn child_writes() {
     }
 }
 
-/// Starts a writer and kills it somewhere in its work; says how many of its writes had returned.
+/// Starts a writer and kills it during its work; returns how many of its writes had returned.
 fn kill_a_writer(stage: &Stage, kind: &str, seed: u64) -> u64 {
-    let mut chance = Chance::new(seed ^ 0xdead);
+    let mut chance = SeededRandom::new(seed ^ 0xdead);
     let mut program = Program::start(stage, "child_writes", &format!("{kind} {seed}"));
     let enough = 1 + chance.below(60);
     let mut known = 0;
     while known < enough {
         known = program.number().expect("it writes until it is killed");
     }
-    // A moment more, so that it dies at any instruction of a write.
+    // A short random delay, so that it dies at any instruction of a write.
     pause(std::time::Duration::from_micros(chance.below(3000)));
     program.kill(known)
 }
@@ -87,7 +87,7 @@ fn check_append(partition: &Partition, seed: u64, returned: u64) {
             panic!("seed {seed}: write {number} of {returned} that returned, at {at}: {what}");
         }
     }
-    // The write under way may be there in parts, as blocks on several servers are; what is there is it, and nothing is behind it.
+    // The write under way may be present in parts, since its blocks are on several servers; no other bytes follow.
     let (number, (at, bytes)) = all.next().unwrap();
     let at = usize::try_from(at).unwrap();
     let expected = pattern(bytes, seed ^ number as u64);
@@ -97,7 +97,7 @@ fn check_append(partition: &Partition, seed: u64, returned: u64) {
     }
 }
 
-fn check_overwrite(partition: &Partition, seed: u64, returned: u64, way: Way) {
+fn check_overwrite(partition: &Partition, seed: u64, returned: u64, way: WriterTransport) {
     let found = read_all(partition, seed);
     assert_eq!(found.len(), 1000 + REGION, "seed {seed}");
     assert!(found[..1000].iter().all(|byte| *byte == 0));
@@ -106,29 +106,29 @@ fn check_overwrite(partition: &Partition, seed: u64, returned: u64, way: Way) {
     let region = &found[1000..];
     let of_either = region.iter().all(|byte| [last[0], next[0]].contains(byte));
     assert!(of_either, "seed {seed}: {:?} is neither {} nor {}", &region[..10], last[0], next[0]);
-    // On the same node it is one record: the next one is there as a whole or not at all.
-    if way == Way::SameNode {
+    // On the same node it is one record: the next write is complete or absent.
+    if way == WriterTransport::SameNode {
         assert!(region == last || region == next, "seed {seed}: half of a record");
     }
 }
 
 /// How the writers reach the servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+enum WriterTransport {
     SameNode,
     Network,
 }
 
 fn killed_at_random(settings: &str, seeds: std::ops::Range<u64>) {
     let Some(stage) = Stage::start(3, settings) else { return };
-    let way = if settings.contains("tcp") { Way::Network } else { Way::SameNode };
+    let way = if settings.contains("tcp") { WriterTransport::Network } else { WriterTransport::SameNode };
     let bystander = stage.mount();
     let file = bystander.create("bystander").unwrap();
     for seed in seeds {
         let kind = if seed % 2 == 0 { "append" } else { "overwrite" };
         let returned = kill_a_writer(&stage, kind, seed);
         file.write_at(seed * 1000, &[1; 1000]).unwrap();
-        // By one who was there all the time, and by one who comes later.
+        // Checked by a client mounted before, and by one mounted after the kill.
         for reader in [&bystander, &stage.mount()] {
             match kind {
                 "append" => check_append(reader, seed, returned),
@@ -160,7 +160,7 @@ fn nothing_that_returned_is_lost_over_the_network() {
     killed_at_random("stripe = \"16KiB\"\nstore = \"files\"\ntransport = \"tcp\"", 60..64);
 }
 
-/// A killed writer's file is also there after the partition went down and came up.
+/// A killed writer's file also survives a stop and start of the partition.
 #[test]
 fn what_a_killed_writer_wrote_survives_a_restart() {
     let Some(stage) = Stage::start(2, "stripe = \"16KiB\"") else { return };
@@ -169,5 +169,5 @@ fn what_a_killed_writer_wrote_survives_a_restart() {
     stage.down();
     stage.up();
     check_append(&stage.mount(), 100, returned);
-    check_overwrite(&stage.mount(), 101, overwritten, Way::SameNode);
+    check_overwrite(&stage.mount(), 101, overwritten, WriterTransport::SameNode);
 }

@@ -1,4 +1,4 @@
-//! Client-directed I/O: groups of threads, each a client of its own, on one to four nodes, against a byte array.
+//! Client-directed I/O: groups of threads, each its own client, on one to four nodes, compared with a byte array.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -7,7 +7,7 @@ mod common;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use common::{Chance, STORES, TRANSPORTS, Trace, difference, histories, pattern, small};
+use common::{STORES, SeededRandom, TRANSPORTS, Trace, difference, histories, pattern, small};
 use pario::group::{self, Group};
 use pario::{Alone, Datatype, EmbedOptions, EmbedTransport, File, GroupFile, Hints, Method, Partition};
 
@@ -15,7 +15,7 @@ fn hints() -> Hints {
     Hints { method: Some(Method::ClientDirected), ..Hints::default() }
 }
 
-/// Runs one thread per rank; each has a mount of its own.
+/// Runs one thread per rank; each has its own session.
 fn run<T: Send>(
     partition: &Partition,
     nodes: &[usize],
@@ -25,7 +25,7 @@ fn run<T: Send>(
     run_on(&clients, nodes, body)
 }
 
-/// The same with mounts that were there before.
+/// The same with existing sessions.
 fn run_on<T: Send>(
     clients: &[Partition],
     nodes: &[usize],
@@ -52,7 +52,7 @@ fn open(client: &Partition, group: &Arc<dyn Group>, name: &str, hints: &Hints) -
     client.options().read(true).write(true).create(true).open_all(group, name, hints).unwrap()
 }
 
-/// Shows every `of`-th piece of `bytes`, from the one with this number on.
+/// Shows every `of`-th piece of `bytes`, starting with the piece of this number.
 fn interleave(file: &GroupFile, number: usize, of: usize, bytes: usize) {
     let number_of = |n: usize| i64::try_from(n).unwrap();
     let byte = Datatype::elementary(1).unwrap();
@@ -86,7 +86,7 @@ fn write_and_read(nodes: &[usize], options: &EmbedOptions) {
             file.write_at_all(n as u64 * 50_000, part).unwrap();
         }
         group.barrier().unwrap();
-        // Everybody reads the next rank's part.
+        // Every rank reads the next rank's part.
         let next = (group.rank() + 1) % size;
         interleave(&file, next, size, bytes);
         let mut found = vec![0xee; mine.len()];
@@ -107,7 +107,7 @@ fn what_one_rank_wrote_another_reads() {
     }
 }
 
-/// Thousands of pieces of a few bytes in a block, with holes for bytes that were there before and lie across the ends of blocks.
+/// Thousands of pieces of a few bytes in a block, with holes over older bytes that cross block boundaries.
 #[test]
 fn tiny_pieces_leave_what_lies_between_them() {
     for (bytes, of) in [(4, 3), (7, 4), (40, 5)] {
@@ -133,31 +133,31 @@ fn tiny_pieces_leave_what_lies_between_them() {
     }
 }
 
-/// Whatever writes and reads a part of the file.
-enum Hand {
+/// Writes and reads a part of the file.
+enum PieceWorker {
     Group(GroupFile),
     Plain(File),
 }
 
-/// One of those who share a file: the pieces with its number are its own.
+/// One worker on a shared file: it owns the pieces with its number.
 struct Player<'a> {
-    hand: Hand,
+    hand: PieceWorker,
     number: usize,
     of: usize,
     piece: usize,
-    shared: &'a Shared,
-    chance: Chance,
+    shared: &'a WorkerShared,
+    chance: SeededRandom,
 }
 
-/// What all players know.
-struct Shared {
+/// State shared by all workers.
+struct WorkerShared {
     model: Mutex<Vec<u8>>,
     meet: Barrier,
     stripes: usize,
 }
 
 impl Player<'_> {
-    /// Where a byte of its stream lies in the file.
+    /// File offset of a byte of its stream.
     fn file_offset(&self, stream: usize) -> usize {
         (stream / self.piece * self.of + self.number) * self.piece + stream % self.piece
     }
@@ -166,10 +166,10 @@ impl Player<'_> {
         let total = self.shared.stripes * self.piece;
         let at = self.chance.index(total);
         let bytes = (1 + self.chance.index(3 * self.piece)).min(total - at);
-        let data = pattern(bytes, self.chance.next());
+        let data = pattern(bytes, self.chance.next_u64());
         match &self.hand {
-            Hand::Group(file) => file.write_at(at as u64, &data).unwrap(),
-            Hand::Plain(file) => {
+            PieceWorker::Group(file) => file.write_at(at as u64, &data).unwrap(),
+            PieceWorker::Plain(file) => {
                 for (n, byte) in data.chunks(self.piece).enumerate() {
                     let stream = at + n * self.piece;
                     let head = byte.len().min(self.piece - stream % self.piece);
@@ -189,7 +189,7 @@ impl Player<'_> {
         }
     }
 
-    /// What it wrote, it reads, whatever the others do.
+    /// A worker reads its own writes, independently of the others.
     fn read_own(&mut self) {
         let total = self.shared.stripes * self.piece;
         let at = self.chance.index(total);
@@ -201,8 +201,8 @@ impl Player<'_> {
         };
         let mut found = vec![0xee; bytes];
         let count = match &self.hand {
-            Hand::Group(file) => file.read_at(at as u64, &mut found).unwrap(),
-            Hand::Plain(file) => {
+            PieceWorker::Group(file) => file.read_at(at as u64, &mut found).unwrap(),
+            PieceWorker::Plain(file) => {
                 for (n, place) in found.iter_mut().enumerate().take(expected.len()) {
                     let offset = self.file_offset(at + n) as u64;
                     file.read_exact_at(offset, std::slice::from_mut(place)).unwrap();
@@ -210,25 +210,25 @@ impl Player<'_> {
                 expected.len()
             }
         };
-        // Others may have made the file longer since.
+        // Others may have extended the file since.
         assert!(expected.len() <= count, "{} bytes of {} are there", count, expected.len());
         let what = difference(&expected, &found[..expected.len()]);
         assert_eq!(what, None, "player {} at {at} of its stream", self.number);
     }
 
-    /// Nobody writes: everybody sees everything.
+    /// No worker writes: every worker sees all data.
     fn see_everything(&mut self) {
         let expected = self.shared.model.lock().unwrap().clone();
         let mut found = vec![0xee; expected.len() + 10];
         let count = match &self.hand {
-            Hand::Group(file) => {
+            PieceWorker::Group(file) => {
                 interleave(file, 0, 1, 1);
                 let count = file.read_at_all(0, &mut found).unwrap();
                 interleave(file, self.number, self.of, self.piece);
                 assert_eq!(file.len().unwrap(), expected.len() as u64);
                 count
             }
-            Hand::Plain(file) => {
+            PieceWorker::Plain(file) => {
                 assert_eq!(file.len().unwrap(), expected.len() as u64);
                 file.read_at(0, &mut found).unwrap()
             }
@@ -249,46 +249,47 @@ impl Player<'_> {
 
     fn close(self) {
         match self.hand {
-            Hand::Group(file) => file.close().unwrap(),
-            Hand::Plain(file) => file.close().unwrap(),
+            PieceWorker::Group(file) => file.close().unwrap(),
+            PieceWorker::Plain(file) => file.close().unwrap(),
         }
     }
 }
 
-/// Two groups and strangers on one file, in pieces that interleave within blocks, without any sync.
+/// Two groups and independent clients on one file, in pieces that interleave within blocks, without any sync.
 fn mixture(seed: u64, trace: &Trace) {
-    let mut chance = Chance::new(seed);
+    let mut chance = SeededRandom::new(seed);
     let options = EmbedOptions {
-        transport: chance.of(&TRANSPORTS),
-        store: chance.of(&STORES),
-        ..small(chance.of(&[1u16, 2, 3]), chance.of(&[4 << 10, 16 << 10, 256 << 10]))
+        transport: chance.pick(&TRANSPORTS),
+        store: chance.pick(&STORES),
+        ..small(chance.pick(&[1u16, 2, 3]), chance.pick(&[4 << 10, 16 << 10, 256 << 10]))
     };
     let partition = Partition::embed(&options).unwrap();
     let mut nodes =
         |most: usize| -> Vec<usize> { (0..1 + chance.index(most)).map(|_| chance.index(4)).collect() };
     let groups = [nodes(4), nodes(3)];
-    let methods = [Method::ClientDirected, chance.of(&[Method::ClientDirected, Method::ServerDirected])];
+    let methods = [Method::ClientDirected, chance.pick(&[Method::ClientDirected, Method::ServerDirected])];
     let strangers = chance.index(3);
     let of = groups[0].len() + groups[1].len() + strangers;
-    let (piece, rounds) = (chance.of(&[1usize, 100, 1000, 5000]), 1 + chance.index(5));
+    let (piece, rounds) = (chance.pick(&[1usize, 100, 1000, 5000]), 1 + chance.index(5));
     let hints = methods.map(|method| Hints {
         method: Some(method),
-        aggregators: chance.of(&[None, None, Some(1), Some(2)]),
-        cache_bytes: chance.of(&[None, Some(1), Some(128 << 10)]),
+        aggregators: chance.pick(&[None, None, Some(1), Some(2)]),
+        cache_bytes: chance.pick(&[None, Some(1), Some(128 << 10)]),
         ..Hints::default()
     });
     trace.step(format!("{options:?}, groups {groups:?} {hints:?}, {strangers} strangers, pieces of {piece}"));
-    let shared = Shared { model: Mutex::default(), meet: Barrier::new(of), stripes: 20 };
+    let shared = WorkerShared { model: Mutex::default(), meet: Barrier::new(of), stripes: 20 };
     thread::scope(|scope| {
         let mut number = 0;
         for (nodes, hints) in groups.iter().zip(&hints) {
             for group in group::threads_on(nodes) {
-                let (client, shared, seed) = (partition.another_client(), &shared, chance.next());
+                let (client, shared, seed) = (partition.another_client(), &shared, chance.next_u64());
                 scope.spawn(move || {
                     let file = open(&client, &group, "f", hints);
                     interleave(&file, number, of, piece);
-                    let hand = Hand::Group(file);
-                    let mut player = Player { hand, number, of, piece, shared, chance: Chance::new(seed) };
+                    let hand = PieceWorker::Group(file);
+                    let mut player =
+                        Player { hand, number, of, piece, shared, chance: SeededRandom::new(seed) };
                     player.play(rounds);
                     player.close();
                     group.leave();
@@ -297,11 +298,11 @@ fn mixture(seed: u64, trace: &Trace) {
             }
         }
         for number in number..of {
-            let (client, shared, seed) = (partition.another_client(), &shared, chance.next());
+            let (client, shared, seed) = (partition.another_client(), &shared, chance.next_u64());
             scope.spawn(move || {
                 let file = client.options().read(true).write(true).create(true).open("f").unwrap();
-                let hand = Hand::Plain(file);
-                let mut player = Player { hand, number, of, piece, shared, chance: Chance::new(seed) };
+                let hand = PieceWorker::Plain(file);
+                let mut player = Player { hand, number, of, piece, shared, chance: SeededRandom::new(seed) };
                 player.play(rounds);
                 player.close();
             });
@@ -331,12 +332,12 @@ fn what_was_written_serves_the_next_open() {
         });
         let served = run_on(&clients, nodes, |group, client| {
             let file = open(client, group, "f", &hints());
-            let before = file.tier_stats();
+            let before = file.node_cache_stats();
             let mut found = vec![0; all.len() + 1];
             assert_eq!(file.read_at_all(0, &mut found).unwrap(), all.len());
             assert_eq!(difference(&all, &found[..all.len()]), None);
             group.barrier().unwrap();
-            let after = file.tier_stats();
+            let after = file.node_cache_stats();
             file.close().unwrap();
             let (Some(before), Some(after)) = (before, after) else { return false };
             assert_eq!(after.misses, before.misses, "nothing is fetched: {after:?}");
@@ -345,7 +346,7 @@ fn what_was_written_serves_the_next_open() {
         });
         let servers = nodes.iter().max().unwrap() + 1;
         assert_eq!(served.iter().filter(|served| **served).count(), servers);
-        // A stranger who writes makes them give it up.
+        // A write of an independent client makes them return the lease.
         partition.options().write(true).open("f").unwrap().write_at(5, b"other").unwrap();
         run_on(&clients, nodes, |group, client| {
             let file = open(client, group, "f", &hints());
@@ -382,7 +383,8 @@ fn a_stranger_sees_length_and_bytes_before_anybody_syncs() {
     verify(&partition, "f", b"again\0\0\0\0\0again");
 }
 
-/// Found by `streams`: where two applications write, each kept its bytes in its own tier, and the later write of the two could lose.
+/// Found by `streams`: where two applications write, each kept its bytes in its own node cache, and the later of the two writes could be
+/// lost.
 #[test]
 fn of_two_applications_the_later_write_stays() {
     let options = EmbedOptions { transport: EmbedTransport::Tcp, ..small(2, 4096) };
@@ -391,7 +393,7 @@ fn of_two_applications_the_later_write_stays() {
     for number in 0..20 {
         let name = format!("f{number}");
         let files = clients.each_ref().map(|client| open(client, &Alone::group(), &name, &hints()));
-        // Both come to share the file as writers.
+        // Both become writers of the file.
         for round in 0..3 {
             for (who, file) in files.iter().enumerate() {
                 file.write_at(round * 100 + who as u64 * 50, &[9; 10]).unwrap();
@@ -432,7 +434,7 @@ fn two_files_at_once_in_a_cache_that_holds_neither() {
             assert_eq!(file.read_at(0, &mut found).unwrap(), mine.len());
             assert_eq!(difference(&mine, &found), None);
         }
-        let stats = files[0].tier_stats();
+        let stats = files[0].node_cache_stats();
         for file in files {
             file.close().unwrap();
         }
@@ -452,13 +454,13 @@ fn switched_off_there_is_no_tier() {
     run(&partition, &[0, 0], |group, client| {
         let file = open(client, group, "f", &Hints { cache: Some(false), ..hints() });
         file.write_at_all(group.rank() as u64 * 3, b"abc").unwrap();
-        assert_eq!(file.tier_stats(), None);
+        assert_eq!(file.node_cache_stats(), None);
         file.close().unwrap();
     });
     verify(&partition, "f", b"abcabc");
 }
 
-/// Rank 0's process, which serves the others, goes away: they are told who it was.
+/// The process of rank 0, which serves the others, ends: they get an error that names it.
 #[test]
 fn an_aggregator_that_is_gone_is_named() {
     let partition = Partition::embed(&small(1, 16 << 10)).unwrap();

@@ -1,10 +1,12 @@
-//! What a write costs, counted and never timed: messages, system calls and copies.
+//! The cost of a write, counted and never timed: messages, system calls and copies.
 //!
 //! | | messages | system calls | copies of a byte |
 //! |---|---|---|---|
-//! | 8 KiB write, steady state | 0 | 0 (a doorbell now and then) | 2: into the outbox, out of it into the store |
+//! | 8 KiB write, steady state | 0 | 0 (an occasional doorbell) | 2: into the outbox, out of it into the store |
 //! | 1 MiB direct write or read | 0 | 1 | 1: by the kernel |
 //! | pieces of a view, read again | 0 | 1 for each server, none for a piece | 1 |
+//! | 8 KiB write, steady state: at most 12 locks (7 of the outbox), 1 allocation, 2 readings of the clock | | | |
+//! | 8 KiB read of a lent object: at most 4 locks, no allocation, 2 readings of the clock | | | |
 //! | a direct write over many blocks | 0 | 1 for each server and 16 MiB | 1: by the kernel |
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -14,6 +16,61 @@ mod common;
 use pario::{Alone, Counts, Datatype, EmbedOptions, EmbedStore, EmbedTransport, GroupFile, Hints, Partition};
 
 const MIB: u64 = 1 << 20;
+
+#[cfg(debug_assertions)]
+#[global_allocator]
+static ALLOCATOR: pario_sys::counting::CountingAllocator = pario_sys::counting::CountingAllocator;
+
+/// Locks, allocations and readings of the clock of this thread so far; only debug builds count them.
+#[cfg(debug_assertions)]
+fn costs() -> [u64; 3] {
+    [
+        pario_sys::mutex::locks_of_this_thread(),
+        pario_sys::counting::allocations_of_this_thread(),
+        pario_sys::clock::reads_of_this_thread(),
+    ]
+}
+
+/// The costs of `call`, that 19 of 20 calls do not exceed: the others wait for space or wake a server.
+#[cfg(debug_assertions)]
+fn usual_costs(calls: u64, mut call: impl FnMut(u64)) -> [u64; 3] {
+    let mut all: [Vec<u64>; 3] = Default::default();
+    for n in 0..calls {
+        let before = costs();
+        call(n);
+        let after = costs();
+        (0..3).for_each(|kind| all[kind].push(after[kind] - before[kind]));
+    }
+    all.map(|mut costs| {
+        costs.sort_unstable();
+        costs[costs.len() * 19 / 20]
+    })
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_small_write_takes_few_locks_and_hardly_memory() {
+    for (transport, store) in [
+        (EmbedTransport::Unix, EmbedStore::Files),
+        (EmbedTransport::Unix, EmbedStore::Memory),
+        (EmbedTransport::InProcess, EmbedStore::Direct),
+    ] {
+        let partition = start(transport, store);
+        let file = partition.create("f").unwrap();
+        let data = vec![1; 8 << 10];
+        // Until every server has the outbox.
+        (0..1024).for_each(|n| file.write_at(n * data.len() as u64, &data).unwrap());
+        let found = usual_costs(1024, |n| file.write_at((1024 + n) * data.len() as u64, &data).unwrap());
+        let [locks, allocations, clock] = found;
+        assert!(0 < locks && 0 < clock, "{found:?} are counted");
+        let is_cheap = locks <= 12 && allocations <= 1 && clock <= 2;
+        assert!(
+            is_cheap,
+            "{transport:?} {store:?}: {locks} locks, {allocations} allocations, {clock} clock readings"
+        );
+        file.close().unwrap();
+    }
+}
 
 /// Calls of the `write` and of the `read` family that this thread has made.
 fn system_calls() -> (u64, u64) {
@@ -25,9 +82,9 @@ fn system_calls() -> (u64, u64) {
     (field("syscw:"), field("syscr:"))
 }
 
-/// What `work` did, by the mount's own count and by the kernel's.
+/// The counts of `work`, by the session's counters and by the kernel's.
 fn counted(partition: &Partition, work: impl FnOnce()) -> (Counts, u64, u64) {
-    // Looking costs calls of its own.
+    // Reading the counters costs system calls too.
     let (first, second) = (system_calls(), system_calls());
     let before = partition.counts();
     work();
@@ -49,6 +106,26 @@ fn start(transport: EmbedTransport, store: EmbedStore) -> Partition {
         ..EmbedOptions::default()
     };
     Partition::embed(&options).unwrap()
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_small_read_takes_few_locks_and_no_memory() {
+    for store in [EmbedStore::Files, EmbedStore::Memory] {
+        let partition = start(EmbedTransport::Unix, store);
+        let file = partition.create("f").unwrap();
+        file.write_at(0, &vec![1; 8 << 20]).unwrap();
+        file.sync().unwrap();
+        let mut back = vec![0; 8 << 10];
+        // Until every server has lent its object.
+        (0..1024).for_each(|n| file.read_exact_at(n * (8 << 10), &mut back).unwrap());
+        let found = usual_costs(1024, |n| file.read_exact_at(n * (8 << 10), &mut back).unwrap());
+        let [locks, allocations, clock] = found;
+        assert!(0 < locks && 0 < clock, "{found:?} are counted");
+        let is_cheap = locks <= 4 && allocations == 0 && clock <= 2;
+        assert!(is_cheap, "{store:?}: {locks} locks, {allocations} allocations, {clock} clock readings");
+        file.close().unwrap();
+    }
 }
 
 #[test]
@@ -98,7 +175,7 @@ fn a_large_write_or_read_costs_one_system_call_and_no_message() {
             let expected = Counts { direct_writes: 32, direct_write_bytes: 32 * MIB, ..Counts::default() };
             assert_eq!((counts, syscw, syscr), (expected, 32, 0));
         } else {
-            // Memory is lent for reading only: the server keeps count of what it holds.
+            // Memory is lent for reading only: the server accounts for the bytes it holds.
             assert_eq!((counts.messages, counts.record_bytes), (0, 32 * MIB));
         }
         file.sync().unwrap();
@@ -116,7 +193,7 @@ fn a_large_write_or_read_costs_one_system_call_and_no_message() {
     }
 }
 
-/// Neighbouring blocks of a server go with one call.
+/// Neighbouring blocks of a server are written with one call.
 #[test]
 fn a_write_over_many_blocks_costs_a_system_call_for_each_server() {
     let partition = start(EmbedTransport::Unix, EmbedStore::Files);
@@ -131,7 +208,7 @@ fn a_write_over_many_blocks_costs_a_system_call_for_each_server() {
     assert_eq!(common::difference(&data, &back), None);
 }
 
-/// A second look at a file that nobody else uses costs nothing either: the lease is kept.
+/// A second read of a file without other users costs no message either: the lease is kept.
 #[test]
 fn a_kept_lease_costs_nothing() {
     let partition = start(EmbedTransport::Unix, EmbedStore::Files);
@@ -148,7 +225,7 @@ fn a_kept_lease_costs_nothing() {
     assert_eq!((counts.messages, counts.leases, counts.recalls), (0, 0, 0));
 }
 
-/// Over the network a large write is as many messages as it has transfers, and nothing else.
+/// Over the network a large write is as many messages as it has transfers, and no others.
 #[test]
 fn a_write_by_message_is_one_message_a_transfer() {
     let partition = start(EmbedTransport::Tcp, EmbedStore::Memory);
@@ -160,7 +237,7 @@ fn a_write_by_message_is_one_message_a_transfer() {
     assert_eq!(counts, expected);
 }
 
-/// Pieces of a view, read three times: by few calls, and then out of mappings, as the kernel's own count says; also after another open.
+/// Pieces of a view, read three times: by few calls, and then from mappings, as the kernel counts it; also after another open.
 #[test]
 fn what_is_read_again_through_a_view_costs_no_call_of_the_read_family() {
     const PIECES: usize = 2000;
@@ -224,7 +301,7 @@ fn a_group_that_opens_a_file_to_read_needs_no_server_for_reading() {
         file.close().unwrap();
     });
     assert_eq!(opened.0.leases, 1, "asked for when it was opened");
-    // Whoever may write is asked for nothing in advance.
+    // For a writable handle no lease is acquired in advance.
     let file = partition.options().read(true).write(true).open_all(&group, "f", &Hints::default()).unwrap();
     let (counts, _, _) = counted(&partition, || {
         file.read_at_all(0, &mut vec![0; 4096]).unwrap();
@@ -233,7 +310,7 @@ fn a_group_that_opens_a_file_to_read_needs_no_server_for_reading() {
     file.close().unwrap();
 }
 
-/// The lease is asked for by the first write and not before: whoever asks how long the file is would recall it.
+/// The lease is acquired by the first write and not before: every stat would recall it.
 #[test]
 fn a_group_that_opens_a_fresh_file_has_offered_its_outbox_when_open_returns() {
     let partition = start(EmbedTransport::Unix, EmbedStore::Files);

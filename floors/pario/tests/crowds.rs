@@ -1,5 +1,5 @@
-//! Members of a group of which one is far ahead of the others, as where many share few processors: what it wrote waits for its neighbours',
-//! and none of it is written piece by piece because the first one closes.
+//! A group with one member far ahead of the others, as on oversubscribed processors: its records wait for those of its neighbours, and are
+//! not written piece by piece because the first member closes.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -18,51 +18,51 @@ use pario::{Datatype, EmbedOptions, Hints, Method, Partition};
 /// Bytes of a piece, and pieces of each member.
 const PIECE: usize = 1000;
 const PIECES: usize = 2000;
-/// The second member writes so many times.
+/// Number of writes of the second member.
 const STEPS: usize = 20;
-/// And the first few of them together with the first.
+/// The first writes are made together with the first member.
 const STEPS_TOGETHER: usize = 2;
-/// As long as it takes for a step: the first member waits for much longer than its records are kept for somebody who does not come on
-/// (250 ms), and in its close for longer than it is borne alone (16 ms).
+/// Duration of a step: the first member waits much longer than its records are kept for a stalled member (250 ms), and in its close longer
+/// than a single waiter is kept (16 ms).
 const STEP: Duration = Duration::from_millis(20);
-/// Where the machine is away for a quarter of a second, the server gives the second member up: then once more.
+/// If the machine stalls for a quarter of a second, the server gives up on the second member: then the test repeats.
 const TRIES: usize = 5;
 
-/// Calls by which the server wrote so far.
+/// Write calls of the server so far.
 fn staged_writes(partition: &Partition) -> u64 {
     let text = partition.mount_handle().server_status(ServerIndex(0)).unwrap();
     let status: serde_json::Value = serde_json::from_str(&text).unwrap();
     status["counters"]["staged_writes"].as_u64().unwrap()
 }
 
-/// What the first member does when it has written all of its part.
+/// The first member's action after it has written all of its part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum FirstMemberEnd {
     Closes,
     WaitsForTheOther,
 }
 
-/// What a member writes with one call.
+/// A member's data of one call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Calls {
+enum MemberCalls {
     /// Many pieces of its view.
     Steps,
     /// A piece.
     Pieces,
 }
 
-/// What a member hears and says.
+/// Channels of a member.
 struct Cues {
     hears: Receiver<()>,
     says: Sender<()>,
 }
 
-fn play(
+fn run_member(
     client: &Partition,
     group: &Arc<dyn Group>,
     name: &str,
     all: &[u8],
-    (cues, then, calls): &(Cues, Then, Calls),
+    (cues, then, calls): &(Cues, FirstMemberEnd, MemberCalls),
 ) {
     let hints = Hints { method: Some(Method::ServerDirected), ..Hints::default() };
     let options = client.options().read(true).write(true).create(true);
@@ -76,13 +76,13 @@ fn play(
     let mut steps = mine.chunks(mine.len() / STEPS).enumerate();
     let mut step = || {
         let (number, part) = steps.next()?;
-        let call = if *calls == Calls::Pieces { PIECE } else { part.len() };
+        let call = if *calls == MemberCalls::Pieces { PIECE } else { part.len() };
         for (at, bytes) in part.chunks(call).enumerate() {
             file.write_at((number * part.len() + at * call) as u64, bytes).unwrap();
         }
         Some(())
     };
-    // Both are seen, by outboxes that are known, before one of them runs ahead.
+    // Both are seen, by known outboxes, before one of them runs ahead.
     for _ in 0..STEPS_TOGETHER {
         step().unwrap();
         group.barrier().unwrap();
@@ -90,7 +90,7 @@ fn play(
     if group.rank() == 0 {
         while step().is_some() {}
         cues.says.send(()).unwrap();
-        if *then == Then::WaitsForTheOther {
+        if *then == FirstMemberEnd::WaitsForTheOther {
             cues.hears.recv().unwrap();
         }
     } else {
@@ -103,8 +103,8 @@ fn play(
     file.close().unwrap();
 }
 
-/// Calls by which a file was written whose second member came long after the first one.
-fn writes_of(partition: &Partition, name: &str, (then, calls): (Then, Calls)) -> u64 {
+/// Write calls for a file with a second member much later than the first one.
+fn writes_of(partition: &Partition, name: &str, (then, calls): (FirstMemberEnd, MemberCalls)) -> u64 {
     let all = pattern(2 * PIECE * PIECES, 7);
     let before = staged_writes(partition);
     let (first, second) = (channel(), channel());
@@ -113,7 +113,7 @@ fn writes_of(partition: &Partition, name: &str, (then, calls): (Then, Calls)) ->
         for (group, cues) in group::threads_on(&[0, 0]).into_iter().zip(cues) {
             let (client, all) = (partition.another_client(), &all);
             scope.spawn(move || {
-                play(&client, &group, name, all, &(cues, then, calls));
+                run_member(&client, &group, name, all, &(cues, then, calls));
                 group.leave();
             });
         }
@@ -125,10 +125,10 @@ fn writes_of(partition: &Partition, name: &str, (then, calls): (Then, Calls)) ->
     writes
 }
 
-fn costs_few_calls(how: (Then, Calls)) {
+fn costs_few_calls(how: (FirstMemberEnd, MemberCalls)) {
     let partition = Partition::embed(&EmbedOptions { servers: 1, ..EmbedOptions::default() }).unwrap();
-    // Of single pieces it must be seen first that they lie between others.
-    let alone = if how.1 == Calls::Pieces { 2 * PIECES * STEPS_TOGETHER / STEPS } else { 0 };
+    // With single pieces the server must first detect that they interleave.
+    let alone = if how.1 == MemberCalls::Pieces { 2 * PIECES * STEPS_TOGETHER / STEPS } else { 0 };
     let few = (PIECES / 10 + alone) as u64;
     let mut seen = Vec::new();
     while seen.len() < TRIES && seen.iter().all(|writes| few <= *writes) {
@@ -139,15 +139,15 @@ fn costs_few_calls(how: (Then, Calls)) {
 
 #[test]
 fn one_that_closes_long_before_the_others_costs_no_call_per_piece() {
-    costs_few_calls((Then::Closes, Calls::Steps));
+    costs_few_calls((FirstMemberEnd::Closes, MemberCalls::Steps));
 }
 
 #[test]
 fn one_that_is_far_ahead_of_the_others_costs_no_call_per_piece() {
-    costs_few_calls((Then::WaitsForTheOther, Calls::Steps));
+    costs_few_calls((FirstMemberEnd::WaitsForTheOther, MemberCalls::Steps));
 }
 
 #[test]
 fn pieces_that_are_written_one_by_one_are_put_together() {
-    costs_few_calls((Then::WaitsForTheOther, Calls::Pieces));
+    costs_few_calls((FirstMemberEnd::WaitsForTheOther, MemberCalls::Pieces));
 }

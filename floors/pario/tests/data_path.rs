@@ -1,4 +1,4 @@
-//! The data path over every transport and store, one claim a test.
+//! The data path over every transport and store, one property per test.
 
 mod common;
 

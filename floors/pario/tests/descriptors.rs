@@ -1,5 +1,5 @@
-//! A server that has run out of descriptors: it does not spin over connections that it cannot take, serves those that it has, and
-//! takes new ones again as soon as it can.
+//! A server without free descriptors: it does not spin over connections that it cannot accept, serves its existing connections, and
+//! accepts new ones as soon as it can.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,12 +14,12 @@ use pario::{File, Partition};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 const SERVERS: usize = 2;
-/// Descriptors that a server may still open when connections storm it; some of them it keeps for its own work.
+/// Descriptors that a server may still open when connections flood it; it reserves some of them for its own work.
 const SPARE: u64 = 60;
-/// Connections that storm it; none greets.
+/// Connections of the flood; none greets.
 const STORM: usize = 100;
-/// Each refusal stands for one look at the queue of connections, and looks are half a second apart: a server that spun would
-/// count thousands while we wait for three.
+/// Each refusal is one check of the queue of connections, and checks are half a second apart: a server that spun would count thousands
+/// while the test waits for three.
 const REFUSALS_MAX: u64 = 60;
 
 fn server(stage: &Stage, server: usize) -> (Pid, std::path::PathBuf) {
@@ -44,7 +44,7 @@ fn file_on(partition: &Partition, name: &str, server: usize) -> File {
     options.first_server(u16::try_from(server).unwrap()).open(name).unwrap()
 }
 
-/// A client that had everything it needs goes on as if nothing was.
+/// A client with all resources it needs continues unaffected.
 fn works_on(partition: &Partition, file: &File, seed: u64) {
     let data = pattern(300_000, seed);
     for part in data.chunks(3000).enumerate() {
@@ -78,7 +78,7 @@ fn out_of_descriptors(victim: usize) {
         other.write_at(0, &[1; 1000]).unwrap();
         other.close().unwrap();
     }
-    // Whoever comes now waits in the queue and is served when there is room.
+    // A new client waits in the queue and is served when a descriptor is free.
     drop(storm);
     let late = stage.mount();
     assert!(until(|| late.metadata("before").is_ok()), "it takes connections again");

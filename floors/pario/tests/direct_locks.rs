@@ -1,5 +1,5 @@
-//! Locks around accesses to a plain file that members of a group read and write themselves: the kernel keeps them, nobody is told, and who
-//! locks at the manager is kept out all the same.
+//! Locks around accesses to a plain file that members of a group read and write themselves: kernel locks, without messages, that also
+//! exclude locks at the manager.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,18 +14,18 @@ use std::time::Duration;
 
 use common::stage::{is_stopped, job, pid, until};
 use pario::group::{self, Group, Hub, threads_on};
-use pario::{Datatype, GroupFile, SharedOptions, open_shared};
-use pario_sys::kill_point::{self, DIRECTORY, Process, VARIABLE};
+use pario::{CacheOptions, Datatype, GroupFile, open_cached};
+use pario_sys::kill_point::{self, ArmedProcess, DIRECTORY, VARIABLE};
 use rustix::process::{Signal, kill_process};
 
-/// Of an access: no system call copies so much at once.
+/// Size of an access: no system call copies this much atomically.
 const BYTES: usize = 300_000;
-/// Attempts to get into the mixed phase.
+/// Attempts to reach the mixed phase.
 const ROUNDS_MAX: usize = 20_000;
 
 fn open(group: &Arc<dyn Group>, path: &Path) -> GroupFile {
-    let options = SharedOptions { create: true, direct: Some(true), ..SharedOptions::default() };
-    open_shared(group, path, &options).unwrap()
+    let options = CacheOptions { create: true, direct: Some(true), ..CacheOptions::default() };
+    open_cached(group, path, &options).unwrap()
 }
 
 fn with_group<T: Send>(size: usize, work: impl Fn(Arc<dyn Group>) -> T + Sync) -> Vec<T> {
@@ -47,7 +47,7 @@ fn fill(file: &GroupFile, value: u8) {
     file.write_at(1000, &vec![value; BYTES]).unwrap();
 }
 
-/// The one value that all bytes have.
+/// The single value of all bytes.
 #[track_caller]
 fn look(file: &GroupFile) -> u8 {
     let mut found = vec![0; BYTES];
@@ -56,7 +56,7 @@ fn look(file: &GroupFile) -> u8 {
     found[0]
 }
 
-/// Writes and reads what the others do until the kernel keeps locks.
+/// Writes and reads the same bytes as the others until kernel locks are used.
 fn mix(file: &GroupFile) {
     for _ in 0..ROUNDS_MAX {
         fill(file, 1);
@@ -76,7 +76,7 @@ fn overlapping_accesses_in_the_mixed_phase_send_nothing() {
         let file = open(&group, &path);
         mix(&file);
         group.barrier().unwrap();
-        // Everybody has the token of those who lock in the kernel; nobody waits for anybody.
+        // Every member has the token of the kernel lock group; no member waits for another.
         let turns = 40;
         let mut made = file.counts();
         for turn in 0..turns + group.size() {
@@ -123,7 +123,7 @@ fn members_and_their_threads_keep_each_other_out() {
     assert!(made.iter().all(|made| 100 < made.kernel_locks), "{made:?}");
 }
 
-/// A strided write in atomic mode locks at the manager, a contiguous one in the kernel: a contiguous read sees the first as a whole.
+/// A strided write in atomic mode locks at the manager, a contiguous one in the kernel: a contiguous read sees the first completely.
 #[test]
 fn who_locks_at_the_manager_and_who_locks_in_the_kernel_keep_each_other_out() {
     let (cell, cells) = (3000, 50);
@@ -164,11 +164,11 @@ fn who_locks_at_the_manager_and_who_locks_in_the_kernel_keep_each_other_out() {
     });
 }
 
-/// What a process does that is a member of a test.
+/// The work of a process that is a member of a test.
 #[test]
 fn child() {
     let Some(path) = job() else { return };
-    kill_point::arm(Process::Client).unwrap();
+    kill_point::arm(ArmedProcess::Client).unwrap();
     let group = group::from_env().unwrap().expect("a member has an invitation");
     let file = open(&group, &PathBuf::from(path));
     say("open");
@@ -192,15 +192,15 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// A member that is a process; killed when it goes.
-struct Actor {
+/// A member process; killed when dropped.
+struct LockMember {
     child: Child,
     orders: ChildStdin,
     lines: Receiver<String>,
 }
 
-impl Actor {
-    fn start(hub: &Hub, rank: usize, path: &Path, armed: Option<&Path>) -> Actor {
+impl LockMember {
+    fn start(hub: &Hub, rank: usize, path: &Path, armed: Option<&Path>) -> LockMember {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child", "--nocapture"]).env("PARIO_TEST_JOB", path);
         command.envs(hub.invitation(rank).variables());
@@ -218,7 +218,7 @@ impl Actor {
                 }
             }
         });
-        Actor { orders: child.stdin.take().unwrap(), child, lines }
+        LockMember { orders: child.stdin.take().unwrap(), child, lines }
     }
 
     fn order(&mut self, order: &str) {
@@ -235,14 +235,14 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for LockMember {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Stopped while it has a lock in the kernel, a member is waited for; killed or woken, it is not.
+/// A member stopped with a kernel lock is waited for; once killed or resumed, it is not.
 #[test]
 fn a_stopped_holder_is_waited_for_and_a_killed_one_is_not() {
     if !cfg!(debug_assertions) {
@@ -254,8 +254,8 @@ fn a_stopped_holder_is_waited_for_and_a_killed_one_is_not() {
         let path = dir.path().join("plain");
         let hub = Hub::start(3).unwrap();
         let armed = |rank: usize| (rank == 1).then(|| dir.path());
-        let mut members: Vec<Actor> =
-            (0..3).map(|rank| Actor::start(&hub, rank, &path, armed(rank))).collect();
+        let mut members: Vec<LockMember> =
+            (0..3).map(|rank| LockMember::start(&hub, rank, &path, armed(rank))).collect();
         assert!(members.iter().all(|member| member.hear() == "open"));
         members.iter_mut().for_each(|member| member.order("mix"));
         assert!(members.iter().all(|member| member.hear() == "done"));

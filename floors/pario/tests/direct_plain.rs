@@ -1,5 +1,5 @@
 //! A group on one node above a file system of that node: its members read and write the plain file themselves, in the phases and under the
-//! locks of any file, and nothing is kept twice.
+//! locks of any file, and no data is cached twice.
 
 mod common;
 
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use common::pattern;
 use pario::core::Code;
 use pario::group::{Group, threads_on};
-use pario::{Datatype, SharedOptions, open_shared};
+use pario::{CacheOptions, Datatype, open_cached};
 
-/// Told, so that the tests do not depend on where temporary files are.
-fn options() -> SharedOptions {
-    SharedOptions { create: true, direct: Some(true), ..SharedOptions::default() }
+/// Set explicitly, so that the tests do not depend on the location of temporary files.
+fn options() -> CacheOptions {
+    CacheOptions { create: true, direct: Some(true), ..CacheOptions::default() }
 }
 
 fn with_group<T: Send>(nodes: &[usize], work: impl Fn(Arc<dyn Group>) -> T + Sync) -> Vec<T> {
@@ -43,7 +43,7 @@ fn small_reads_cost_no_message_and_nothing_is_kept() {
     let all = pattern(1 << 20, 1);
     std::fs::write(&path, &all).unwrap();
     with_group(&[0, 0, 0], |group| {
-        let file = open_shared(&group, &path, &options()).unwrap();
+        let file = open_cached(&group, &path, &options()).unwrap();
         let mut found = [0; 8192];
         file.read_at(0, &mut found).unwrap();
         let before = file.counts();
@@ -68,10 +68,10 @@ fn every_write_is_seen_by_all_and_by_strangers_after_a_sync() {
     let path = path_in(&dir);
     let size = 4;
     with_group(&[0; 4], |group| {
-        let file = open_shared(&group, &path, &options()).unwrap();
+        let file = open_cached(&group, &path, &options()).unwrap();
         let rank = group.rank() as u64;
         for round in 0..8u64 {
-            // Small ones go behind, large ones directly; then all read what all wrote.
+            // Small writes are buffered, large ones direct; then all members read all data.
             let bytes = if round % 2 == 0 { 3000 } else { 300_000 };
             file.write_at(rank * 300_000, &pattern(bytes, round * 10 + rank)).unwrap();
             group.barrier().unwrap();
@@ -105,7 +105,7 @@ fn views_pointers_and_atomic_mode_are_those_of_any_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     with_group(&[0; 4], |group| {
-        let file = open_shared(&group, &path, &options()).unwrap();
+        let file = open_cached(&group, &path, &options()).unwrap();
         let rank = i64::try_from(group.rank()).unwrap();
         let byte = Datatype::elementary(1).unwrap();
         let own = Datatype::contiguous(100, &byte).unwrap().resized(0, 400).unwrap();
@@ -139,9 +139,9 @@ fn large_writes_to_the_same_place_leave_one_of_them() {
     // More than a record holds, whether it is lent or not.
     let bytes = 6 << 20;
     for direct in [true, false] {
-        let options = SharedOptions { direct: Some(direct), ..options() };
+        let options = CacheOptions { direct: Some(direct), ..options() };
         with_group(&[0; 3], |group| {
-            let file = open_shared(&group, &path, &options).unwrap();
+            let file = open_cached(&group, &path, &options).unwrap();
             let mut found = vec![0; bytes];
             for round in 0..4u8 {
                 file.write_at(1000, &vec![1 + round * 3 + u8::try_from(group.rank()).unwrap(); bytes])
@@ -161,12 +161,12 @@ fn reading_only_and_writing_only_are_kept_apart() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     with_group(&[0, 0], |group| {
-        let writing = SharedOptions { read: false, ..options() };
-        let file = open_shared(&group, &path, &writing).unwrap();
+        let writing = CacheOptions { read: false, ..options() };
+        let file = open_cached(&group, &path, &writing).unwrap();
         file.write_at(group.rank() as u64 * 200_000, &pattern(200_000, 7)).unwrap();
         assert_eq!(file.read_at(0, &mut [0; 4]).unwrap_err().code(), Code::NotReadable);
-        let reading = SharedOptions { write: false, create: false, ..options() };
-        let other = open_shared(&group, &path, &reading).unwrap();
+        let reading = CacheOptions { write: false, create: false, ..options() };
+        let other = open_cached(&group, &path, &reading).unwrap();
         group.barrier().unwrap();
         let mut found = vec![0; 200_000];
         assert_eq!(other.read_at(200_000, &mut found).unwrap(), 200_000);
@@ -183,7 +183,7 @@ fn between_nodes_and_where_caches_are_not_coherent_blocks_are_kept() {
     let path = path_in(&dir);
     for (nodes, noncoherent) in [(&[0, 1][..], None), (&[0, 0], Some(true))] {
         with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &SharedOptions { noncoherent, ..options() }).unwrap();
+            let file = open_cached(&group, &path, &CacheOptions { noncoherent, ..options() }).unwrap();
             file.write_at(group.rank() as u64 * 5000, &pattern(5000, 3)).unwrap();
             group.barrier().unwrap();
             let mut found = vec![0; 5000];

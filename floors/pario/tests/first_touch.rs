@@ -1,5 +1,5 @@
-//! Placement by first touch and by last writer: where blocks are, what it costs to reach them, that they move when they are thrown out or
-//! overwritten, and that nothing waits in circles.
+//! Placement by first touch and by last writer: where blocks are, the cost to reach them, that they move when they are evicted or
+//! overwritten, and that there is no deadlock.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,26 +9,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::stage::until;
-use common::{Chance, difference, pattern};
+use common::{SeededRandom, difference, pattern};
 use pario::core::Code;
 use pario::group::{Group, threads_on};
-use pario::{CacheStats, GroupFile, Placement, SharedOptions, open_shared};
+use pario::{CacheOptions, CacheStats, GroupFile, Placement, open_cached};
 
 const BLOCK: u64 = 4096;
 
-fn options(cache_blocks: u64) -> SharedOptions {
-    SharedOptions {
+fn options(cache_blocks: u64) -> CacheOptions {
+    CacheOptions {
         create: true,
         cache_bytes: cache_blocks * BLOCK,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
         placement: Placement::FirstTouch,
-        ..SharedOptions::default()
+        ..CacheOptions::default()
     }
 }
 
-fn last_writer(cache_blocks: u64) -> SharedOptions {
-    SharedOptions { placement: Placement::LastWriter, ..options(cache_blocks) }
+fn last_writer(cache_blocks: u64) -> CacheOptions {
+    CacheOptions { placement: Placement::LastWriter, ..options(cache_blocks) }
 }
 
 /// Runs every member of a group of threads on these nodes.
@@ -51,7 +51,7 @@ fn path_in(dir: &tempfile::TempDir) -> PathBuf {
     dir.path().join("plain")
 }
 
-/// What the server of this member counts; each is alone on its node.
+/// The counters of this member's server; each is alone on its node.
 fn stats(file: &GroupFile) -> CacheStats {
     file.cache_stats().expect("each is alone on its node")
 }
@@ -61,7 +61,7 @@ fn messages(stats: &CacheStats) -> u64 {
     stats.claims + stats.forwards
 }
 
-/// Reads in three pieces, the last first: nobody reads ahead of that.
+/// Reads in three pieces, the last first: this prevents read-ahead.
 fn read_back(file: &GroupFile, at: u64, bytes: usize) -> Vec<u8> {
     let mut found = vec![0; bytes];
     let piece = bytes.div_ceil(3);
@@ -78,7 +78,7 @@ fn blocks_lie_where_they_were_touched_and_ones_own_cost_no_message() {
         let dir = tempfile::tempdir().unwrap();
         let path = path_in(&dir);
         with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &options(1000)).unwrap();
+            let file = open_cached(&group, &path, &options(1000)).unwrap();
             let (rank, size) = (group.rank() as u64, group.size() as u64);
             let (at, bytes) = (rank * BLOCKS * BLOCK, usize::try_from(BLOCKS * BLOCK).unwrap());
             file.write_at(at, &pattern(bytes, rank)).unwrap();
@@ -86,7 +86,7 @@ fn blocks_lie_where_they_were_touched_and_ones_own_cost_no_message() {
             let first = stats(&file);
             assert_eq!(first.cached_bytes, BLOCKS * BLOCK, "what it touched is here: {first:?}");
             assert!(first.claims < size, "one question for each other home: {first:?}");
-            // Again and again: nobody is asked.
+            // Repeated accesses: no message.
             for _ in 0..5 {
                 let found = read_back(&file, at, bytes);
                 assert!(found == pattern(bytes, rank));
@@ -95,7 +95,7 @@ fn blocks_lie_where_they_were_touched_and_ones_own_cost_no_message() {
             let own = stats(&file);
             assert_eq!((messages(&own), own.plain_reads), (messages(&first), 0), "{own:?}");
             group.barrier().unwrap();
-            // A neighbour's is read at its owner, in one visit for each read, and not from the file system.
+            // A neighbour's block is read at its owner, with one remote access for each read, and not from the file system.
             let next = (rank + 1) % size;
             for _ in 0..3 {
                 assert!(read_back(&file, next * BLOCKS * BLOCK, bytes) == pattern(bytes, next));
@@ -122,11 +122,11 @@ fn a_block_that_was_thrown_out_goes_to_whoever_touches_it_next() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &options(9)).unwrap();
+        let file = open_cached(&group, &path, &options(9)).unwrap();
         let all = usize::try_from(9 * BLOCK).unwrap();
         if group.rank() == 0 {
             file.write_at(0, &pattern(all, 1)).unwrap();
-            // As much again: the first have to go, and are in the file when they are gone.
+            // The same amount again: the first blocks are evicted, and are in the file afterwards.
             file.write_at(9 * BLOCK, &pattern(all, 2)).unwrap();
             assert!(until(|| 9 <= stats(&file).handed_back), "{:?}", stats(&file));
         }
@@ -144,7 +144,7 @@ fn a_block_that_was_thrown_out_goes_to_whoever_touches_it_next() {
         }
         group.barrier().unwrap();
         if group.rank() == 0 {
-            // What is remembered of them is outdated at both; the home puts it right.
+            // The cached owners are outdated at both; the home server corrects them.
             let mut found = vec![0; all];
             assert_eq!(file.read_at(0, &mut found).unwrap(), all);
             assert!(found == pattern(all, 3));
@@ -162,14 +162,14 @@ fn whoever_overwrites_blocks_has_them_and_no_byte_of_them_travels() {
     let path = path_in(&dir);
     let bytes = usize::try_from(BLOCKS * BLOCK).unwrap();
     with_group(&[0, 1, 2], |group| {
-        let file = open_shared(&group, &path, &last_writer(1000)).unwrap();
+        let file = open_cached(&group, &path, &last_writer(1000)).unwrap();
         let (rank, size) = (group.rank() as u64, group.size() as u64);
         for turn in 0..9 {
             if turn % size == rank {
                 file.write_at(0, &pattern(bytes, turn)).unwrap();
                 let now = stats(&file);
                 assert_eq!(now.cached_bytes, BLOCKS * BLOCK, "all of it is here: {now:?}");
-                // Again: nobody is asked.
+                // Again: no message.
                 file.write_at(0, &pattern(bytes, turn)).unwrap();
                 let again = stats(&file);
                 assert_eq!((messages(&again), again.takes), (messages(&now), now.takes), "{again:?}");
@@ -180,13 +180,14 @@ fn whoever_overwrites_blocks_has_them_and_no_byte_of_them_travels() {
         let own = stats(&file);
         assert_eq!((own.forwards, own.visits), (0, 0), "no byte was sent to or by another server: {own:?}");
         assert_eq!((own.plain_reads, own.plain_writes), (0, 0), "{own:?}");
-        // Eight turns of nine took over four blocks from one server; who remembers an earlier one asks again, in runs where some homes have not heard yet.
+        // Eight iterations of nine moved four blocks from one server; a server with an outdated owner asks again, in runs where some home
+        // servers have not received the report yet.
         assert!(own.takes <= 3 * (1 + BLOCKS) && own.passed_on <= 3 * BLOCKS, "{own:?}");
         let passed = group.allgather(&own.passed_on.to_le_bytes()).unwrap();
         let total: u64 = passed.iter().map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())).sum();
         assert_eq!(total, 8 * BLOCKS);
         group.barrier().unwrap();
-        // A part of a block is written where the block is.
+        // A part of a block is written at its owner.
         if rank == 1 {
             file.write_at(BLOCK + 10, &pattern(100, 99)).unwrap();
             assert_eq!(stats(&file).forwards, 1);
@@ -205,12 +206,12 @@ fn windows_that_all_change_in_turn_cost_no_lock() {
     let nodes: Vec<usize> = (0..6).map(|rank| rank % 3).collect();
     let bytes = usize::try_from(2 * BLOCK).unwrap();
     with_group(&nodes, |group| {
-        let file = open_shared(&group, &path, &last_writer(64)).unwrap();
+        let file = open_cached(&group, &path, &last_writer(64)).unwrap();
         let rank = group.rank() as u64;
         let slide = |rounds: std::ops::Range<u64>| {
             for round in rounds {
                 let at = (rank + round) % 6 * BLOCK;
-                // Who reads sees one write in each block, and writes both.
+                // A reader sees one write in each block, and writes both.
                 let mut found = vec![0; bytes];
                 file.read_at(at, &mut found).unwrap();
                 for block in found.chunks(bytes / 2) {
@@ -221,13 +222,13 @@ fn windows_that_all_change_in_turn_cost_no_lock() {
         };
         file.write_at(rank * BLOCK, &vec![0; bytes]).unwrap();
         group.barrier().unwrap();
-        // Until the file is in the mixed phase, and everybody has its token.
+        // Until the file is in the mixed phase, and every member has its token.
         slide(0..30);
         group.barrier().unwrap();
         let before = file.counts();
         slide(30..60);
         let after = file.counts();
-        // Where too much changes while it is read, a lock is taken; that is rare.
+        // If too much changes during a read, it takes a lock; that is rare.
         assert!(after.locks - before.locks <= 30, "60 calls that overlap: {before:?}, {after:?}");
         group.barrier().unwrap();
         let own = file.cache_stats().map_or(0, |stats| stats.at_once);
@@ -238,14 +239,14 @@ fn windows_that_all_change_in_turn_cost_no_lock() {
     });
 }
 
-/// Whoever reads across the old end sees all of such a write or nothing: the length is told by another message than the bytes.
+/// A reader across the old end sees all of such a write or nothing: the length travels by another message than the bytes.
 #[test]
 fn a_write_that_lengthens_the_file_takes_a_lock_and_one_inside_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let bytes = usize::try_from(2 * BLOCK).unwrap();
     with_group(&[0, 1, 2], |group| {
-        let file = open_shared(&group, &path, &last_writer(64)).unwrap();
+        let file = open_cached(&group, &path, &last_writer(64)).unwrap();
         let rank = group.rank() as u64;
         // All read and write the same blocks, until the file is in the mixed phase.
         for round in 0..20 {
@@ -263,7 +264,7 @@ fn a_write_that_lengthens_the_file_takes_a_lock_and_one_inside_does_not() {
                 let inside = locks();
                 file.write_at(end - BLOCK, &vec![3; bytes]).unwrap();
                 let longer = locks();
-                // Whoever has locked has a token from then on, and others ask for it.
+                // A member that has locked keeps a token, and others recall it.
                 assert!(0 < turn || inside == before, "rank {turn} writes inside");
                 assert!(inside < longer, "rank {turn} lengthens");
                 assert_eq!(file.len().unwrap(), end + BLOCK);
@@ -278,11 +279,11 @@ fn a_write_that_lengthens_the_file_takes_a_lock_and_one_inside_does_not() {
 fn takes_in_all_directions_do_not_wait_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    // More at once than any server has threads for; every write wants blocks of several.
+    // More concurrent calls than any server has threads for; every write needs blocks of several servers.
     let nodes: Vec<usize> = (0..18).map(|rank| rank % 3).collect();
     let bytes = usize::try_from(3 * BLOCK).unwrap();
     with_group(&nodes, |group| {
-        let file = open_shared(&group, &path, &last_writer(64)).unwrap();
+        let file = open_cached(&group, &path, &last_writer(64)).unwrap();
         let rank = group.rank() as u64;
         let mut found = vec![0; bytes];
         for round in 0..20 {
@@ -305,13 +306,13 @@ fn contiguous_writes_over_several_owners_blocks_happen_at_once() {
     }
 }
 
-fn contiguous_writes(options: &SharedOptions) {
+fn contiguous_writes(options: &CacheOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let bytes = usize::try_from(3 * BLOCK).unwrap();
-    // Room for few: owners change all the time.
+    // Space for few blocks: owners change all the time.
     with_group(&[0, 1, 2, 0, 1, 2], |group| {
-        let file = open_shared(&group, &path, options).unwrap();
+        let file = open_cached(&group, &path, options).unwrap();
         for round in 0..15u8 {
             let at = u64::from(round % 3) * BLOCK + 100 * u64::from(round % 2);
             file.write_at(at, &vec![1 + round * 6 + u8::try_from(group.rank()).unwrap(); bytes]).unwrap();
@@ -325,21 +326,21 @@ fn contiguous_writes(options: &SharedOptions) {
     });
 }
 
-/// Everybody writes its own cells of blocks that all share, into pools that hold hardly any of them, and reads them back.
+/// Every member writes its own cells of shared blocks, into pools that hold hardly any of them, and reads them back.
 fn crowd(seed: u64, trace: &common::Trace) {
     const CELL: usize = 64;
     const BLOCKS: u64 = 24;
-    let mut chance = Chance::new(seed);
-    let nodes: &[usize] = chance.of(&[&[0, 1][..], &[0, 1, 2, 3], &[0, 0, 1, 1, 2]]);
-    let cache_blocks = chance.of(&[1, 2, 5, 100]);
-    let options = chance.of(&[options, last_writer])(cache_blocks);
+    let mut chance = SeededRandom::new(seed);
+    let nodes: &[usize] = chance.pick(&[&[0, 1][..], &[0, 1, 2, 3], &[0, 0, 1, 1, 2]]);
+    let cache_blocks = chance.pick(&[1, 2, 5, 100]);
+    let options = chance.pick(&[options, last_writer])(cache_blocks);
     trace.step(format!("on nodes {nodes:?}, {cache_blocks} blocks, {:?}", options.placement));
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let cells = usize::try_from(BLOCKS * BLOCK).unwrap() / CELL / nodes.len();
     let streams = with_group(nodes, |group| {
-        let file = open_shared(&group, &path, &options).unwrap();
-        let mut mine = Chance::new(seed ^ (group.rank() as u64 + 1) << 40);
+        let file = open_cached(&group, &path, &options).unwrap();
+        let mut mine = SeededRandom::new(seed ^ (group.rank() as u64 + 1) << 40);
         let mut cell = vec![0; cells];
         let place = |n: usize| ((n * group.size() + group.rank()) * CELL) as u64;
         for _ in 0..150 {
@@ -351,7 +352,7 @@ fn crowd(seed: u64, trace: &common::Trace) {
                 assert!(found[..count] == expected[..count], "cell {n} of rank {}", group.rank());
                 assert!(count == CELL || cell[n] == 0);
             } else {
-                cell[n] = mine.next() | 1;
+                cell[n] = mine.next_u64() | 1;
                 file.write_at(place(n), &pattern(CELL, cell[n])).unwrap();
             }
         }
@@ -379,16 +380,16 @@ fn a_crowd_in_shared_blocks_loses_nothing() {
 fn visits_in_both_directions_do_not_wait_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
-    // More at once than either server has threads for.
+    // More concurrent calls than either server has threads for.
     let nodes: Vec<usize> = (0..24).map(|rank| rank % 2).collect();
     with_group(&nodes, |group| {
-        let file = open_shared(&group, &path, &options(64)).unwrap();
+        let file = open_cached(&group, &path, &options(64)).unwrap();
         let rank = group.rank() as u64;
         file.write_at(rank * BLOCK, &pattern(4096, rank)).unwrap();
         group.barrier().unwrap();
         let mut found = [0; 4096];
         for round in 0..40 {
-            // Always one of the other node's.
+            // Always a block of the other node.
             let other = (rank + 1 + 2 * round) % 24;
             assert_eq!(file.read_at(other * BLOCK, &mut found).unwrap(), 4096);
             assert!(found[..] == pattern(4096, other), "rank {rank} reads what {other} wrote");
@@ -402,14 +403,14 @@ fn one_file_has_one_placement_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &options(10)).unwrap();
-        let home = SharedOptions { placement: Placement::Home, ..options(10) };
-        let error = open_shared(&group, &path, &home).unwrap_err();
+        let file = open_cached(&group, &path, &options(10)).unwrap();
+        let home = CacheOptions { placement: Placement::Home, ..options(10) };
+        let error = open_cached(&group, &path, &home).unwrap_err();
         assert_eq!(error.code(), Code::Invalid, "{error}");
-        let other = open_shared(&group, &path, &last_writer(10)).unwrap_err();
+        let other = open_cached(&group, &path, &last_writer(10)).unwrap_err();
         assert_eq!(other.code(), Code::Invalid, "{other}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
-        let again = open_shared(&group, &path, &options(10)).unwrap();
+        let again = open_cached(&group, &path, &options(10)).unwrap();
         file.write_at(group.rank() as u64 * 5000, &pattern(5000, 4)).unwrap();
         group.barrier().unwrap();
         let mut found = vec![0; 5000];
@@ -417,8 +418,8 @@ fn one_file_has_one_placement_at_a_time() {
         assert!(found == pattern(5000, 4));
         file.close().unwrap();
         again.close().unwrap();
-        // One after the other each may be.
-        let file = open_shared(&group, &path, &home).unwrap();
+        // One after the other each access is allowed.
+        let file = open_cached(&group, &path, &home).unwrap();
         assert_eq!(file.len().unwrap(), 10_000);
         file.close().unwrap();
     });
@@ -431,11 +432,11 @@ fn what_was_cut_stays_cut_whoever_had_it() {
     }
 }
 
-fn cuts(options: &SharedOptions) {
+fn cuts(options: &CacheOptions) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     with_group(&[0, 1, 2], |group| {
-        let file = open_shared(&group, &path, options).unwrap();
+        let file = open_cached(&group, &path, options).unwrap();
         let rank = group.rank() as u64;
         for round in 0..6u64 {
             file.write_at(rank * 10_000, &pattern(10_000, round * 10 + rank)).unwrap();

@@ -1,5 +1,5 @@
-//! One of several servers is full: the writer gets ENOSPC from the write, or from sync or close, once per handle; others work on;
-//! after room is made the same handle works on.
+//! One of several servers is full: the writer gets ENOSPC from the write, or from sync or close, once per handle; others continue; after
+//! space is freed the same handle works.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::pattern;
-use common::stage::{Stage, timed};
+use common::stage::{Stage, timed, until};
 use pario::core::Code;
 use pario::{File, Partition};
 
@@ -18,15 +18,17 @@ const FULL: usize = 1;
 /// No writer needs a tenth of it.
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// A small file system of its own; gone when the test is.
+/// A small file system of its own; unmounted when dropped.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
     fn new(path: &Path, bytes: u64) -> Tmpfs {
         std::fs::create_dir_all(path).unwrap();
         let size = format!("size={bytes}");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "pario-test"]).arg(path).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("{size},mode=0700"), "pario-test"])
+            .arg(path)
+            .status();
         assert!(mounted.unwrap().success(), "root mounts a file system");
         Tmpfs(path.to_owned())
     }
@@ -34,7 +36,7 @@ impl Tmpfs {
 
 impl Drop for Tmpfs {
     fn drop(&mut self) {
-        // A server that just ended may hold it for a moment; lazily it goes in any case.
+        // A server that just ended may hold it for a short time; a lazy unmount succeeds in any case.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -44,7 +46,7 @@ fn only_on(partition: &Partition, name: &str, server: usize) -> File {
     options.first_server(u16::try_from(server).unwrap()).open(name).unwrap()
 }
 
-/// Fills a file until something is refused; says how many bytes were accepted.
+/// Fills a file until a write is refused; returns how many bytes were accepted.
 fn fill(file: &File, call_bytes: usize) -> (u64, Option<pario::Error>) {
     let data = vec![5; call_bytes];
     for call in 0..(64 * MIB / call_bytes as u64) {
@@ -55,7 +57,7 @@ fn fill(file: &File, call_bytes: usize) -> (u64, Option<pario::Error>) {
     (64 * MIB, None)
 }
 
-/// One kind of writer on a partition whose server 1 has 16 MiB.
+/// One kind of writer on a partition with 16 MiB on server 1.
 fn full(store: &str, call_bytes: usize) {
     let settings =
         format!("stripe = \"1MiB\"\nstore = \"{store}\"\n[cache]\noutbox = \"1MiB\"\nserver = \"4MiB\"");
@@ -69,7 +71,7 @@ fn full(store: &str, call_bytes: usize) {
         let _done = done;
         fill_and_free(&partition, &late, &store, call_bytes);
     });
-    // A writer that hangs is a failure too; with the stage its servers go, and with them what it waits for.
+    // A hanging writer is a failure too; dropping the fixture ends its servers and with them the wait.
     let hangs = over.recv_timeout(LIMIT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
     assert!(!hangs, "a writer to a full disk waits for ever");
     if let Err(panic) = writer.join() {
@@ -81,30 +83,30 @@ fn fill_and_free(partition: &Partition, late: &Partition, store: &str, call_byte
     let bystander = only_on(partition, "bystander", 2);
     let file = only_on(partition, "full", FULL);
     let (accepted, refused) = fill(&file, call_bytes);
-    // 16 MiB on the disk, and what cache and outbox hold.
+    // 16 MiB on the disk, and the contents of cache and outbox.
     assert!(accepted < 22 * MIB, "{store} {call_bytes}: {accepted} bytes do not fit");
     let error = match refused {
         Some(error) => error,
-        None => file.sync().expect_err("what does not fit is told by the write or by the sync"),
+        None => file.sync().expect_err("the write or the sync reports that the data does not fit"),
     };
     assert_eq!(error.code(), Code::NoSpace, "{store} {call_bytes}: {error}");
     assert!(error.to_string().contains("server 1"), "{store} {call_bytes}: {error}");
     assert_eq!(error.errno(), 28);
-    // The others notice nothing.
+    // The others are not affected.
     let data = pattern(8 << 20, 1);
     bystander.write_at(0, &data).unwrap();
     bystander.sync().unwrap();
     let small = partition.create("small").unwrap();
     small.write_at(0, &data[..900_000]).unwrap();
     small.close().unwrap();
-    // Once per handle, unless the store still holds what it cannot put down: then every sync says so.
+    // Once per handle, unless the store still holds data that it cannot write back: then every sync reports it.
     if let Err(error) = file.sync() {
         assert_eq!(error.code(), Code::NoSpace, "{store} {call_bytes}: {error}");
         if let Err(error) = file.sync() {
             assert_eq!(error.code(), Code::NoSpace, "{store} {call_bytes}: {error}");
         }
     }
-    // Room is made: the same handle works on.
+    // Space is freed: the same handle works.
     file.set_len(0).unwrap();
     let data = pattern(2 << 20, 2);
     let (written, took) = timed(|| file.write_at(0, &data).and_then(|()| file.sync()));
@@ -130,7 +132,7 @@ fn needs_root_a_full_disk_is_told_with_a_cache() {
     full("direct", 64 << 10);
 }
 
-/// What was synced before the disk was full is there after it.
+/// Data synced before the disk was full survives.
 #[test]
 fn needs_root_what_was_synced_survives_a_full_disk() {
     let settings = "stripe = \"64KiB\"\n[cache]\noutbox = \"1MiB\"";
@@ -151,6 +153,8 @@ fn needs_root_what_was_synced_survives_a_full_disk() {
     assert!(found == data);
     drop(big);
     partition.remove_file("big").unwrap();
-    synced.write_at(0, &data[..1 << 20]).unwrap();
+    // The servers free the space after the removal has returned.
+    let write = || synced.write_at(0, &data[..1 << 20]).and_then(|()| synced.sync());
+    assert!(until(|| write().is_ok()), "the space of a removed file is freed");
     synced.close().unwrap();
 }

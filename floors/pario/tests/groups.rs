@@ -13,7 +13,7 @@ use common::stage::{TOLD_LIMIT, job, timed, until};
 use pario::group::{self, Hub, Invitation, LocalGroup, Reduce};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What this process does if it is a rank, or a hub, of a test.
+/// The work of this process if it is a rank, or a hub, of a test.
 #[test]
 fn child() {
     let Some(job) = job() else { return };
@@ -55,7 +55,7 @@ fn child() {
     }
 }
 
-/// Runs a hub until it is killed, and says how to join.
+/// Runs a hub until it is killed, and prints how to join.
 fn be_hub(size: usize) {
     let hub = Hub::start(size).unwrap();
     for rank in 0..size {
@@ -73,15 +73,15 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// A process of a test; killed when it goes.
-struct Actor {
+/// A process of a test; killed when dropped.
+struct GroupProcess {
     child: Child,
     orders: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-impl Actor {
-    fn start(job: &str, variables: Vec<(String, String)>) -> Actor {
+impl GroupProcess {
+    fn start(job: &str, variables: Vec<(String, String)>) -> GroupProcess {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child", "--nocapture"]).env("PARIO_TEST_JOB", job).envs(variables);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -95,14 +95,14 @@ impl Actor {
                 }
             }
         });
-        Actor { orders: child.stdin.take(), child, lines }
+        GroupProcess { orders: child.stdin.take(), child, lines }
     }
 
-    fn rank(invitation: &Invitation) -> Actor {
+    fn rank(invitation: &Invitation) -> GroupProcess {
         let text = |value: std::ffi::OsString| value.into_string().unwrap();
         let variables =
             invitation.variables().into_iter().map(|(name, value)| (name.to_owned(), text(value)));
-        Actor::start("rank", variables.collect())
+        GroupProcess::start("rank", variables.collect())
     }
 
     fn order(&mut self, order: &str) {
@@ -126,7 +126,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for GroupProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -141,28 +141,29 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// Starts all ranks of a hub and waits until they have joined.
-fn ranks(hub: &Hub) -> Vec<Actor> {
-    let ranks: Vec<Actor> = (0..hub.size()).map(|rank| Actor::rank(&hub.invitation(rank))).collect();
+fn ranks(hub: &Hub) -> Vec<GroupProcess> {
+    let ranks: Vec<GroupProcess> =
+        (0..hub.size()).map(|rank| GroupProcess::rank(&hub.invitation(rank))).collect();
     for rank in &ranks {
         assert_eq!(rank.hear(), "joined");
     }
     ranks
 }
 
-fn order(ranks: &mut [Actor], order: &str) {
+fn order(ranks: &mut [GroupProcess], order: &str) {
     ranks.iter_mut().for_each(|rank| rank.order(order));
 }
 
 #[track_caller]
-fn all_say(ranks: &[Actor], text: &str) {
+fn all_say(ranks: &[GroupProcess], text: &str) {
     for rank in ranks {
         assert_eq!(rank.hear(), text);
     }
 }
 
-/// Insists that ranks are told within the limit that another is gone.
+/// Asserts that ranks get an error within the limit that another rank has died.
 #[track_caller]
-fn told<'a>(ranks: impl IntoIterator<Item = &'a Actor>, parts: &[&str]) {
+fn told<'a>(ranks: impl IntoIterator<Item = &'a GroupProcess>, parts: &[&str]) {
     for rank in ranks {
         let (said, took) = timed(|| rank.hear());
         assert!(said.starts_with("error ") && parts.iter().all(|part| said.contains(part)), "{said}");
@@ -190,7 +191,7 @@ fn a_killed_rank_is_named_to_those_who_wait_and_those_who_come_later() {
     all_say(&ranks, "made");
     ranks[0].order("barrier");
     ranks[1].order("other");
-    // One wrong answer here would be "met"; that they wait cannot be seen from outside and need not be.
+    // A wrong answer here would be "met"; that they wait cannot be observed from outside.
     let pid = format!("process {}", ranks[2].pid());
     ranks[2].signal(Signal::KILL);
     let parts = ["rank 2", &pid, "groups", "without leaving"];
@@ -209,7 +210,7 @@ fn a_stopped_rank_is_waited_for() {
     ranks[1].signal(Signal::STOP);
     order(&mut ranks, "barrier");
     assert_eq!(ranks[0].lines.recv_timeout(Duration::from_millis(700)), Err(RecvTimeoutError::Timeout));
-    assert!(ranks[2].lines.try_recv().is_err(), "nobody goes on without it");
+    assert!(ranks[2].lines.try_recv().is_err(), "no rank continues without it");
     ranks[1].signal(Signal::CONT);
     all_say(&ranks, "met");
     order(&mut ranks, "barrier");
@@ -227,7 +228,7 @@ fn a_rank_that_exits_without_leaving_is_gone_and_one_that_left_has_left() {
     told([&ranks[0]], &["rank 1", &pid, "has left the group"]);
     ranks[2].order("exit");
     assert!(ranks[2].child.wait().unwrap().success());
-    // The hub hears of its end in its own time.
+    // The hub notices its end asynchronously.
     let gone = until_said(&mut ranks[0], "check", |said| !said.contains("has left"));
     assert!(gone.contains("rank 2") && gone.contains("without leaving"), "{gone}");
 }
@@ -245,15 +246,15 @@ fn different_collectives_are_told_to_all() {
 
 #[test]
 fn a_hub_that_is_killed_is_named() {
-    let keeper = Actor::start("hub 3", Vec::new());
-    let mut ranks: Vec<Actor> = (0..3)
+    let keeper = GroupProcess::start("hub 3", Vec::new());
+    let mut ranks: Vec<GroupProcess> = (0..3)
         .map(|_| {
             let variables = (0..4).map(|_| {
                 let said = keeper.hear();
                 let (name, value) = said.split_once('=').unwrap();
                 (name.to_owned(), value.to_owned())
             });
-            Actor::start("rank", variables.collect())
+            GroupProcess::start("rank", variables.collect())
         })
         .collect();
     for rank in &ranks {
@@ -266,14 +267,14 @@ fn a_hub_that_is_killed_is_named() {
     ranks[1].order("barrier");
     told([&ranks[1]], &["the hub", &pid]);
     for rank in &mut ranks {
-        // A process that is killed lets go of its sockets one after the other.
+        // A killed process closes its sockets one after the other.
         let said = until_said(rank, "check", |said| said.starts_with("error "));
         assert!(said.contains("the hub"), "{said}");
     }
 }
 
-/// Orders it again and again until the answer is the one that is waited for.
-fn until_said(rank: &mut Actor, order: &str, is_it: impl Fn(&str) -> bool) -> String {
+/// Repeats an order until the expected answer arrives.
+fn until_said(rank: &mut GroupProcess, order: &str, is_it: impl Fn(&str) -> bool) -> String {
     let mut said = String::new();
     let heard = until(|| {
         rank.order(order);
@@ -292,10 +293,10 @@ fn a_rank_that_was_not_invited_is_refused() {
         let value = if name == group::TOKEN_VARIABLE { "0".repeat(32) } else { value };
         (name.to_owned(), value)
     });
-    let stranger = Actor::start("rank", variables.collect());
+    let stranger = GroupProcess::start("rank", variables.collect());
     assert!(stranger.hear().contains("was not invited"));
-    // The seat is still free.
-    let mut rank = Actor::rank(&hub.invitation(0));
+    // The rank number is still free.
+    let mut rank = GroupProcess::rank(&hub.invitation(0));
     assert_eq!(rank.hear(), "joined");
     rank.order("barrier");
     assert_eq!(rank.hear(), "met");
@@ -309,9 +310,9 @@ fn labels_make_nodes_of_processes() {
         let text = |value: std::ffi::OsString| value.into_string().unwrap();
         let variables = hub.invitation(rank).variables().into_iter();
         let variables = variables.map(|(name, value)| (name.to_owned(), text(value)));
-        Actor::start("rank", variables.chain([label]).collect())
+        GroupProcess::start("rank", variables.chain([label]).collect())
     };
-    let mut ranks: Vec<Actor> = (0..4).map(start).collect();
+    let mut ranks: Vec<GroupProcess> = (0..4).map(start).collect();
     for rank in &ranks {
         assert_eq!(rank.hear(), "joined");
     }
@@ -323,7 +324,7 @@ fn labels_make_nodes_of_processes() {
 #[test]
 fn the_end_of_a_process_is_noticed_while_another_holds_its_socket() {
     let hub = Hub::start(2).unwrap();
-    let first = Actor::rank(&hub.invitation(0));
+    let first = GroupProcess::rank(&hub.invitation(0));
     let here = LocalGroup::join(&hub.invitation(1), None).unwrap();
     assert_eq!(first.hear(), "joined");
     let socket = socket_of(first.pid());
@@ -331,7 +332,7 @@ fn the_end_of_a_process_is_noticed_while_another_holds_its_socket() {
         Pid::from_raw(first.pid().try_into().unwrap()).unwrap(),
         rustix::process::PidfdFlags::empty(),
     );
-    // Containers may forbid it; the rest of this test is about having a copy.
+    // Containers may forbid it; the rest of this test needs a copy of the descriptor.
     let Ok(copy) = process.and_then(|process| {
         rustix::process::pidfd_getfd(&process, socket, rustix::process::PidfdGetfdFlags::empty())
     }) else {

@@ -1,5 +1,5 @@
-//! Random reads and writes by several clients against a byte array, one operation at a time: after a write has returned,
-//! every later read by any client sees exactly it; lengths are exact; names lead where they should.
+//! Random reads and writes by several clients, compared with a byte array, one operation at a time: after a write has returned, every
+//! later read by any client sees exactly it; lengths are exact; names lead to the right files.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -7,9 +7,9 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Chance, STORES, TRANSPORTS, Trace, difference, histories, pattern, small};
+use common::{STORES, SeededRandom, TRANSPORTS, Trace, difference, histories, pattern, small};
 use pario::core::Code;
-use pario::{Application, EmbedOptions, File, Partition, SchedulerSpec};
+use pario::{Application, Checksums, EmbedOptions, File, Partition, SchedulerSpec};
 
 /// Files stay below this.
 const FILE_BYTES_MAX: u64 = 700 << 10;
@@ -19,21 +19,21 @@ const STEPS: u64 = 120;
 const POLICIES: [&str; 8] = ["fifo", "fifo", "fifo", "fifo", "mlf", "mlf", "wfq", "deadline"];
 const HANDLES_MAX: usize = 10;
 
-struct Handle {
+struct TestHandle {
     client: usize,
     file: usize,
     handle: File,
 }
 
 /// The partition and what it should hold.
-struct World<'a> {
-    chance: Chance,
+struct HistoryFixture<'a> {
+    chance: SeededRandom,
     trace: &'a Trace,
     stripe: u64,
     servers: u16,
     clients: Vec<Partition>,
-    handles: Vec<Handle>,
-    /// Contents of every file that ever was.
+    handles: Vec<TestHandle>,
+    /// Contents of every file ever created.
     files: Vec<Vec<u8>>,
     names: BTreeMap<&'static str, usize>,
 }
@@ -41,7 +41,7 @@ struct World<'a> {
 #[test]
 fn several_clients_agree_with_a_byte_array() {
     histories(54, |seed, trace| {
-        let mut world = World::new(seed, trace);
+        let mut world = HistoryFixture::new(seed, trace);
         for _ in 0..STEPS {
             world.step();
         }
@@ -49,22 +49,23 @@ fn several_clients_agree_with_a_byte_array() {
     });
 }
 
-impl<'a> World<'a> {
-    fn new(seed: u64, trace: &'a Trace) -> World<'a> {
-        let mut chance = Chance::new(seed);
-        // The seeds that are the same each time go through all combinations.
+impl<'a> HistoryFixture<'a> {
+    fn new(seed: u64, trace: &'a Trace) -> HistoryFixture<'a> {
+        let mut chance = SeededRandom::new(seed);
+        // The fixed seeds cover all combinations.
         let (transport, store) = match usize::try_from(seed) {
-            Ok(seed) if seed < 1 << 20 => (TRANSPORTS[seed % 3], STORES[seed / 3 % 3]),
-            _ => (chance.of(&TRANSPORTS), chance.of(&STORES)),
+            Ok(seed) if seed < 1 << 20 => (TRANSPORTS[seed % 3], STORES[seed / 3 % 4]),
+            _ => (chance.pick(&TRANSPORTS), chance.pick(&STORES)),
         };
-        let servers = chance.of(&[1u16, 2, 3, 4, 5]);
-        let stripe = chance.of(&[4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10]);
+        let servers = chance.pick(&[1u16, 2, 3, 4, 5]);
+        let stripe = chance.pick(&[4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10]);
         let count = 1 + chance.index(3);
-        let policy = chance.of(&POLICIES);
+        let policy = chance.pick(&POLICIES);
         let scheduler = SchedulerSpec { policy: policy.to_owned(), ..SchedulerSpec::default() };
-        let options = EmbedOptions { transport, store, scheduler, ..small(servers, stripe) };
+        let checksums = chance.pick(&[Checksums::On, Checksums::Off]);
+        let options = EmbedOptions { transport, store, scheduler, checksums, ..small(servers, stripe) };
         trace.step(format!(
-            "{transport:?} {store:?} {policy}, {servers} servers, stripe {stripe}, {count} clients"
+            "{transport:?} {store:?} {policy}, {servers} servers, stripe {stripe}, {count} clients, checksums {checksums:?}"
         ));
         let first = Partition::embed(&options).expect("a partition in this process");
         first.create_dir("dir").unwrap();
@@ -74,7 +75,7 @@ impl<'a> World<'a> {
             clients.push(clients[0].on_behalf_of(Application::new(&name, 2)));
         }
         let (handles, files, names) = (Vec::new(), Vec::new(), BTreeMap::new());
-        World { chance, trace, stripe, servers, clients, handles, files, names }
+        HistoryFixture { chance, trace, stripe, servers, clients, handles, files, names }
     }
 
     fn step(&mut self) {
@@ -103,7 +104,7 @@ impl<'a> World<'a> {
         self.chance.index(self.clients.len())
     }
 
-    /// An offset that likes the edges of blocks, below `end`.
+    /// An offset biased to block boundaries, below `end`.
     fn offset(&mut self, end: u64) -> u64 {
         let any = self.chance.below(end);
         match self.chance.below(4) {
@@ -131,9 +132,9 @@ impl<'a> World<'a> {
         let at = self.pick();
         let offset = self.offset(FILE_BYTES_MAX - 1);
         let bytes = self.length().min(FILE_BYTES_MAX - offset);
-        let data = pattern(usize::try_from(bytes).unwrap(), self.chance.next());
+        let data = pattern(usize::try_from(bytes).unwrap(), self.chance.next_u64());
         let way = self.chance.below(8);
-        let Handle { client, file, handle } = &self.handles[at];
+        let TestHandle { client, file, handle } = &self.handles[at];
         self.trace.step(format!("client {client} writes {bytes} at {offset} of file {file}, way {way}"));
         match way {
             0 => {
@@ -159,7 +160,7 @@ impl<'a> World<'a> {
         let bytes = self.length();
         self.check(at, offset, bytes);
         if self.chance.once_in(3) {
-            // A sequential reader: several are asked for ahead.
+            // A sequential reader: triggers read-ahead.
             for n in 1..4 {
                 self.check(at, offset + n * bytes, bytes);
             }
@@ -168,7 +169,7 @@ impl<'a> World<'a> {
 
     fn check(&mut self, at: usize, offset: u64, bytes: u64) {
         let way = self.chance.below(8);
-        let Handle { client, file, handle } = &self.handles[at];
+        let TestHandle { client, file, handle } = &self.handles[at];
         self.trace.step(format!("client {client} reads {bytes} at {offset} of file {file}, way {way}"));
         let contents = &self.files[*file];
         let place = |at: u64| usize::try_from(at).unwrap().min(contents.len());
@@ -195,14 +196,14 @@ impl<'a> World<'a> {
     fn whole(&mut self) {
         let at = self.pick();
         self.check(at, 0, FILE_BYTES_MAX + 1);
-        let Handle { file, handle, .. } = &self.handles[at];
+        let TestHandle { file, handle, .. } = &self.handles[at];
         assert_eq!(handle.len().unwrap(), self.files[*file].len() as u64, "length of file {file}");
     }
 
     fn set_len(&mut self) {
         let at = self.pick();
         let bytes = if self.chance.once_in(3) { 0 } else { self.offset(FILE_BYTES_MAX) };
-        let Handle { client, file, handle } = &self.handles[at];
+        let TestHandle { client, file, handle } = &self.handles[at];
         self.trace.step(format!("client {client} sets the length of file {file} to {bytes}"));
         handle.set_len(bytes).unwrap();
         self.files[*file].resize(usize::try_from(bytes).unwrap(), 0);
@@ -212,7 +213,7 @@ impl<'a> World<'a> {
         if HANDLES_MAX <= self.handles.len() {
             return self.close();
         }
-        let (client, name) = (self.client(), self.chance.of(&NAMES));
+        let (client, name) = (self.client(), self.chance.pick(&NAMES));
         let (create, truncate) = (!self.chance.once_in(4), self.chance.once_in(4));
         let new = self.chance.once_in(8);
         self.trace
@@ -243,26 +244,26 @@ impl<'a> World<'a> {
             self.files[file].clear();
         }
         self.trace.step(format!("  it is file {file}"));
-        self.handles.push(Handle { client, file, handle: opened.unwrap() });
+        self.handles.push(TestHandle { client, file, handle: opened.unwrap() });
     }
 
     fn close(&mut self) {
         let at = self.pick();
-        let Handle { client, file, handle } = self.handles.swap_remove(at);
+        let TestHandle { client, file, handle } = self.handles.swap_remove(at);
         self.trace.step(format!("client {client} closes file {file}"));
         handle.close().unwrap();
     }
 
     fn sync(&mut self) {
         let at = self.pick();
-        let Handle { client, file, handle } = &self.handles[at];
+        let TestHandle { client, file, handle } = &self.handles[at];
         self.trace.step(format!("client {client} syncs file {file}"));
         handle.sync().unwrap();
     }
 
-    /// `stat` and listing show exact lengths, whoever writes.
+    /// `stat` and listing show exact lengths, with any writer.
     fn look(&mut self) {
-        let (client, name) = (self.client(), self.chance.of(&NAMES));
+        let (client, name) = (self.client(), self.chance.pick(&NAMES));
         self.trace.step(format!("client {client} looks at {name}"));
         let size = self.clients[client].metadata(name).map(|attr| attr.size);
         match self.names.get(name) {
@@ -283,7 +284,7 @@ impl<'a> World<'a> {
     }
 
     fn unlink(&mut self) {
-        let (client, name) = (self.client(), self.chance.of(&NAMES));
+        let (client, name) = (self.client(), self.chance.pick(&NAMES));
         self.trace.step(format!("client {client} removes {name}"));
         let removed = self.clients[client].remove_file(name);
         match self.names.remove(name) {
@@ -294,7 +295,7 @@ impl<'a> World<'a> {
 
     fn rename(&mut self) {
         let client = self.client();
-        let (from, to) = (self.chance.of(&NAMES), self.chance.of(&NAMES));
+        let (from, to) = (self.chance.pick(&NAMES), self.chance.pick(&NAMES));
         self.trace.step(format!("client {client} renames {from} to {to}"));
         let renamed = self.clients[client].rename(from, to);
         match self.names.remove(from) {
@@ -306,7 +307,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Everything is closed; a client that comes later sees it all.
+    /// All handles are closed; a later client sees all data.
     fn end(mut self) {
         for at in 0..self.handles.len() {
             self.check(at, 0, FILE_BYTES_MAX + 1);

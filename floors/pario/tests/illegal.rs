@@ -1,5 +1,5 @@
-//! What must not be: views that are illegal for their file, accesses that the view or the mode does not allow, and ranks that do not
-//! agree. Each gets the error that MPI names for it, on every rank, and nobody hangs: afterwards the file works as before.
+//! Illegal calls: views that are illegal for their file, accesses that the view or the mode does not allow, and ranks that disagree. Each
+//! gets the error that MPI defines for it, on every rank, and no rank hangs: afterwards the file works as before.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,7 +14,7 @@ use pario::{Datatype, Elements, GroupFile, Hints, Method, OpenOptions, Partition
 
 const METHODS: [Method; 3] = [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase];
 const RANKS: usize = 3;
-/// The one that does what the others do not.
+/// The rank with the deviating call.
 const ODD: usize = 1;
 
 fn hints(method: Method) -> Hints {
@@ -29,7 +29,7 @@ fn options(client: &Partition) -> OpenOptions {
     client.options().read(true).write(true).create(true)
 }
 
-/// Runs one thread per rank, on two nodes; each has a mount of its own.
+/// Runs one thread per rank, on two nodes; each has its own session.
 fn ranks<T: Send>(partition: &Partition, body: impl Fn(&Arc<dyn Group>, &Partition) -> T + Sync) -> Vec<T> {
     let clients: Vec<Partition> = (0..RANKS).map(|_| partition.another_client()).collect();
     let body = &body;
@@ -46,7 +46,7 @@ fn ranks<T: Send>(partition: &Partition, body: impl Fn(&Arc<dyn Group>, &Partiti
     })
 }
 
-/// Insists on an error with this code and these words, that names the rank whose mistake it was to all others.
+/// Asserts an error with this code and these words, which names the faulty rank to all others.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(said: Result<T>, rank: usize, code: Code, words: &str) {
     let error = said.expect_err(words);
@@ -55,8 +55,8 @@ fn refused<T: std::fmt::Debug>(said: Result<T>, rank: usize, code: Code, words: 
     assert_eq!(error.to_string().contains("rank 1"), rank != ODD, "rank {rank}: {error}");
 }
 
-/// A view, what is wrong with it, and whether that is so for readers too.
-struct Wrong {
+/// A view, its error, and whether it is an error for readers too.
+struct IllegalView {
     displacement: i64,
     etype: Datatype,
     filetype: Datatype,
@@ -71,9 +71,9 @@ fn overlapping() -> Datatype {
     Datatype::hindexed(&[1, 1], &[0, 2], &Datatype::elementary(4).unwrap()).unwrap()
 }
 
-fn wrong_views() -> Vec<Wrong> {
+fn wrong_views() -> Vec<IllegalView> {
     let (byte, four) = (bytes(1), bytes(4));
-    let wrong = |filetype: Datatype, words| Wrong {
+    let wrong = |filetype: Datatype, words| IllegalView {
         displacement: 0,
         etype: byte.clone(),
         filetype,
@@ -86,23 +86,23 @@ fn wrong_views() -> Vec<Wrong> {
     let back = Datatype::hindexed(&[1, 1], &[8, 0], &byte).unwrap();
     let before = Datatype::hindexed(&[1, 1], &[-4, 0], &byte).unwrap();
     vec![
-        Wrong {
+        IllegalView {
             displacement: -1,
             code: Code::Invalid,
             class: "MPI_ERR_ARG",
             ..wrong(byte.clone(), "negative displacement -1")
         },
-        Wrong { etype: four.clone(), ..wrong(bytes(6), "not a multiple of an elementary type of 4") },
-        Wrong { etype: bytes(0), ..wrong(byte.clone(), "the elementary type has no bytes") },
+        IllegalView { etype: four.clone(), ..wrong(bytes(6), "not a multiple of an elementary type of 4") },
+        IllegalView { etype: bytes(0), ..wrong(byte.clone(), "the elementary type has no bytes") },
         wrong(back.clone(), "displacements of the file type decrease"),
-        Wrong { etype: back.clone(), ..wrong(back, "displacements of the elementary type decrease") },
+        IllegalView { etype: back.clone(), ..wrong(back, "displacements of the elementary type decrease") },
         wrong(before.resized(0, 8).unwrap(), "before its start"),
         wrong(byte.resized(0, 0).unwrap(), "never move on"),
-        Wrong {
+        IllegalView {
             for_readers: false,
             ..wrong(overlapping, "overlaps itself and the file is open for writing")
         },
-        Wrong {
+        IllegalView {
             displacement: i64::MAX - 2,
             code: Code::TooLarge,
             class: "MPI_ERR_VALUE_TOO_LARGE",
@@ -111,7 +111,7 @@ fn wrong_views() -> Vec<Wrong> {
     ]
 }
 
-/// Every rank reads what every rank wrote: whatever was refused before, the file and its group are as they were.
+/// Every rank reads all writes: after refused calls the file and its group are unchanged.
 fn still_works(file: &GroupFile) {
     let (rank, byte) = (file.group().rank(), bytes(1));
     file.set_view(i64::try_from(rank).unwrap(), &byte, &byte.resized(0, 3).unwrap()).unwrap();
@@ -121,7 +121,7 @@ fn still_works(file: &GroupFile) {
     let mut found = [9; 15];
     assert_eq!(file.read_at_all(0, &mut found).unwrap(), 15);
     assert_eq!(found, [0, 1, 2].repeat(5)[..]);
-    // Nobody writes the next round before all have read this one.
+    // No rank writes the next iteration before all have read this one.
     file.group().barrier().unwrap();
 }
 
@@ -167,7 +167,7 @@ fn what_overlaps_is_legal_for_those_who_only_read() {
     }
 }
 
-/// What is wrong with an access, its code, and the access.
+/// An illegal access, its code, and the access.
 type Try<'a> = (&'a str, Code, &'a dyn Fn() -> Result<()>);
 
 #[test]
@@ -178,7 +178,7 @@ fn accesses_that_cannot_be_are_refused_and_nobody_hangs() {
             let file = options(client).open_all(group, "f", &hints(method)).unwrap();
             let four = bytes(4);
             file.set_view(0, &four, &four).unwrap();
-            // In two-phase all are told of one; in the others a rank that can write does.
+            // In two-phase all ranks get the error; in the others a rank with a legal call writes.
             let alone = method != Method::TwoPhase;
             let is_odd = group.rank() == ODD;
             let tries: [Try<'_>; 5] = [
@@ -274,7 +274,7 @@ fn ranks_that_do_not_agree_on_an_open_file_are_told() {
             let said = if odd { file.set_view(0, &bytes(1), &bytes(1)) } else { file.set_len(7) };
             differ(said, "rank 1 the setting of a view");
             still_works(&file);
-            // One syncs while the others close: all are told, and those who closed have closed.
+            // One rank syncs while the others close: all get an error, and the closes are done.
             let said = if odd { file.sync() } else { file.close() };
             differ(said, "rank 0 the close of a file, rank 1 the sync of a file");
             *closed.lock().unwrap() += 1;

@@ -1,8 +1,8 @@
-//! A server is stopped while it may be taking records, and its client, which takes it for gone, uses the memory of those records
-//! again. When the server wakes up it finds other files' bytes where it was reading.
+//! A server is stopped while it may be draining records, and its client, which considers it dead, reuses the memory of those records. When
+//! the server resumes it finds other files' bytes where it was reading.
 //!
-//! Always: no byte of one file is found in another; every byte of a file that a sync acknowledged is there; a writer whose records
-//! made way is told.
+//! Always: no byte of one file is found in another; every byte of a file that a sync acknowledged is present; a writer with dropped
+//! records gets an error.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -11,23 +11,23 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::stage::{Stage, until};
-use common::{Chance, Trace, histories};
+use common::{SeededRandom, Trace, histories};
 use pario::core::Code;
 use pario::{File, Partition};
 use rustix::process::Signal;
 
 const SERVERS: usize = 3;
 const STOPPED: usize = 1;
-/// Of the victim and of each bystander, written over and over.
+/// Of the victim and of each bystander, overwritten repeatedly.
 const FILE_BYTES: u64 = 256 << 10;
-/// Small, so that it is lapped soon.
+/// Small, so that it wraps around early.
 const OUTBOX_BYTES: u64 = 256 << 10;
 
-/// A file whose every word says which file, round and place it was written for.
+/// A file with words that hold file, iteration and offset of their write.
 struct Marked {
     file: File,
     number: u64,
-    /// The round of the last write to each place that returned.
+    /// The iteration of the last returned write to each slot.
     rounds: Vec<AtomicU64>,
 }
 
@@ -58,8 +58,8 @@ impl Marked {
         (0..self.rounds.len()).try_for_each(|place| self.write(place, round))
     }
 
-    /// Reads it as somebody else sees it: every word is this file's own, of this place, or was never written; where a place is
-    /// `held`, of the last round too.
+    /// Reads it from another client: every word belongs to this file and offset, or was never written; where a slot is `held`, also to the
+    /// last iteration.
     fn check(&self, elsewhere: &File, held: impl Fn(usize) -> bool) {
         let mut bytes = vec![0; usize::try_from(FILE_BYTES).unwrap()];
         assert_eq!(elsewhere.read_at(0, &mut bytes).unwrap(), bytes.len());
@@ -92,7 +92,7 @@ fn lap(bystanders: &[Marked], partition: &Partition) {
 fn lapped(seed: u64, trace: &Trace) {
     let settings = "stripe = \"64KiB\"\n[cache]\noutbox = \"256KiB\"";
     let Some(stage) = Stage::start(SERVERS, settings) else { return };
-    let mut chance = Chance::new(seed);
+    let mut chance = SeededRandom::new(seed);
     let partition = stage.mount();
     let victim = Marked::create(&partition, "victim", STOPPED, 1);
     let bystanders: Vec<Marked> = (0..SERVERS)
@@ -111,19 +111,19 @@ fn lapped(seed: u64, trace: &Trace) {
     trace.step(format!("the sync said {told:?}"));
     eprintln!("seed {seed:#x}: a write failed: {unsure:?}; told: {told:?}");
     let other = stage.mount();
-    // A write that failed may be there or not; those that returned are, unless a loss was told.
+    // A failed write may be present or not; returned writes are, unless a loss was reported.
     victim.check(&other.open("victim").unwrap(), |place| told.is_none() && unsure != Some(place));
     check_bystanders(&bystanders, &other);
-    // Told once; then the same handle works on.
+    // Reported once; then the same handle works.
     victim.write_all(9).unwrap();
     victim.file.sync().unwrap();
     victim.check(&other.open("victim").unwrap(), |_| true);
     check_bystanders(&bystanders, &other);
 }
 
-/// Writes, and stops the server in the middle: it may be reading any of the records when it stops. Some writers go on until they
-/// are refused; the place of that write is returned.
-fn write_and_stop(stage: &Stage, victim: &Marked, chance: &mut Chance) -> Option<usize> {
+/// Writes, and stops the server during it: it may be reading any of the records. Some writers continue until they are refused; the slot of
+/// that write is returned.
+fn write_and_stop(stage: &Stage, victim: &Marked, chance: &mut SeededRandom) -> Option<usize> {
     let places = victim.rounds.len();
     let stop_at = places + chance.index(2 * places);
     // Fewer than the outbox holds, or more.
@@ -143,7 +143,7 @@ fn write_and_stop(stage: &Stage, victim: &Marked, chance: &mut Chance) -> Option
     None
 }
 
-/// The first sync that reaches the server says whether something was lost.
+/// The first sync that reaches the server reports whether data was lost.
 fn first_sync(file: &File) -> Option<pario::Error> {
     let mut told = None;
     assert!(until(|| match file.sync() {

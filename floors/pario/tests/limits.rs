@@ -3,7 +3,7 @@
 use pario::core::Code;
 use pario::{EmbedOptions, EmbedStore, Partition};
 
-/// A memory partition takes what it was given and no more, whichever way the bytes come.
+/// A memory partition stores as many bytes as configured and no more, by every path.
 #[test]
 fn a_memory_partition_keeps_its_limit() {
     for call_bytes in [8 << 10, 1 << 20] {
@@ -22,7 +22,7 @@ fn a_memory_partition_keeps_its_limit() {
         let error = refused.expect("64 MiB do not fit into 32 MiB");
         assert_eq!(error.code(), Code::NoSpace, "{error}");
         assert!(error.to_string().contains("server"), "the full server is named: {error}");
-        // Room that is freed can be used by the same handle.
+        // Freed space can be used by the same handle.
         file.set_len(0).expect("a cut");
         file.write_at(0, &data).expect("a write into freed room");
         file.close().expect("a close");

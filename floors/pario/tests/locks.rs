@@ -13,7 +13,7 @@ use pario::{
     Datatype, EmbedOptions, EmbedStore, EmbedTransport, File, Hints, LockHolder, LockOptions, Partition, Seek,
 };
 
-/// A partition of files on servers that are threads, reached as those of other processes are.
+/// A partition of files on servers that are threads, reached like those of other processes.
 fn partition(servers: u16) -> Partition {
     Partition::embed(&EmbedOptions { servers, ..EmbedOptions::default() }).unwrap()
 }
@@ -36,7 +36,7 @@ fn a_lock_that_is_kept_costs_no_message() {
     assert_eq!(partition.counts().since(&before).messages, 0);
 }
 
-/// In the mixed phase calls are locked. Readers that come back for a little more each time ask once between two writes.
+/// In the mixed phase calls are locked. Readers that read a little more each time send one request between two writes.
 #[test]
 fn readers_beside_a_writer_ask_once_for_what_they_come_back_to() {
     const BYTES: usize = 100;
@@ -64,13 +64,13 @@ fn readers_beside_a_writer_ask_once_for_what_they_come_back_to() {
     let before = locks();
     (0..CYCLES).for_each(|value| cycle(value as u8));
     for (before, after) in before.into_iter().zip(locks()) {
-        // The first may have all of the file; another one what lies around. Each gives it back for a writer.
+        // The first may have the whole file; another one the surroundings. Each returns it for a writer.
         let messages = after - before;
         assert!((1..=2 * CYCLES).contains(&messages), "{messages} messages for {CYCLES} writes");
     }
 }
 
-/// Two members whose large pieces, over several servers each, lie between each other's; `shift` moves the second one's.
+/// Two members with large interleaved pieces, over several servers each; `shift` moves the second one's.
 fn pieces_in_turn(shift: i64) -> Vec<pario::Counts> {
     const PIECE: i64 = 1 << 20;
     const CALLS: u64 = 8;
@@ -118,7 +118,7 @@ fn members_whose_views_share_no_byte_ask_for_a_lock_once() {
     for counts in pieces_in_turn(0) {
         assert!(counts.lock_messages <= 1, "one lock for eight calls: {counts:?}");
     }
-    // Whose do share some give theirs back, and go on.
+    // Members with overlapping pieces return theirs, and continue.
     let said: u64 = pieces_in_turn(-4096).iter().map(|counts| counts.lock_messages).sum();
     assert!(2 < said, "{said}");
 }
@@ -132,7 +132,7 @@ fn a_change_of_holder_is_one_round_trip_each_way() {
     let (before, before_other) = (one.counts(), other.counts());
     drop(there.lock(0..10, &LockOptions::exclusive()).unwrap());
     assert_eq!(other.counts().since(&before_other).lock_messages, 1);
-    // The one that had it says so in one message, without waiting for an answer.
+    // The previous holder returns it with one message, without waiting for a reply.
     let given = || one.counts().since(&before).lock_messages;
     assert!(common::eventually(|| given() == 1), "{}", given());
 }
@@ -179,7 +179,7 @@ fn who_holds_it_decides_who_is_excluded() {
     drop(there.lock(70..80, &application).unwrap());
 }
 
-/// Nobody waits for more than is held.
+/// No holder waits for more than is held.
 #[test]
 fn shared_locks_and_free_bytes_are_free_whatever_is_kept() {
     let one = partition(1);
@@ -191,7 +191,7 @@ fn shared_locks_and_free_bytes_are_free_whatever_is_kept() {
     drop(there.lock(0..8, &LockOptions::shared().try_now()).unwrap());
     drop(there.lock(500..501, &LockOptions::exclusive().try_now()).unwrap());
     assert!(there.lock(1000..1001, &LockOptions::shared().try_now()).is_err());
-    // What is locked can be locked once more inside, also while another waits for it.
+    // A held range can be locked again inside, also while another waits for it.
     let waiting = there.start_lock(1000..1001, &LockOptions::exclusive()).unwrap();
     let waits = || common::manager_status(&one)["locks"]["waiting"].as_array().map_or(0, Vec::len);
     assert!(common::eventually(|| waits() == 1));
@@ -212,7 +212,7 @@ fn a_file_that_is_closed_answers_who_waits_for_its_locks() {
     assert_eq!(pending.wait().unwrap_err().code(), Code::Closed);
 }
 
-/// A member that has not moved the pointer before another closes the file finds it where it is.
+/// A member that has not moved the pointer before another closes the file finds its value.
 #[test]
 fn a_shared_pointer_outlives_its_first_user() {
     let partition = partition(2);
@@ -231,7 +231,7 @@ fn a_shared_pointer_outlives_its_first_user() {
     assert_eq!(common::read_all(&partition, "shared"), b"firstsecond");
 }
 
-/// One that cannot take part in an ordered call has its turn all the same.
+/// A member that fails in an ordered call has its turn all the same.
 #[test]
 fn a_wrong_part_of_an_ordered_call_holds_nobody_up() {
     let partition = partition(2);
@@ -397,7 +397,7 @@ fn ordered_calls_come_in_the_order_of_ranks() {
             file.read_ordered(&mut target).unwrap();
             let expected: [[u8; 2]; 3] = [[3, 4], [4, 5], [5, 5]];
             assert_eq!(target, expected[rank]);
-            // A view begins anew.
+            // A new view starts at 0.
             let byte = Datatype::elementary(1).unwrap();
             file.set_view(2, &byte, &byte).unwrap();
             assert_eq!(file.position_shared().unwrap(), 0);
@@ -485,7 +485,7 @@ fn overlapping_atomic_writes_are_seen_whole() {
     }
 }
 
-/// As POSIX has it, a contiguous call happens at once also when nobody asked for atomic mode.
+/// As in POSIX, a contiguous call is atomic also without atomic mode.
 #[test]
 fn contiguous_calls_are_atomic_by_themselves() {
     let options = EmbedOptions { servers: 3, stripe_bytes: 4096, ..EmbedOptions::default() };

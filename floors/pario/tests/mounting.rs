@@ -1,6 +1,6 @@
-//! `Partition::mount_or_start`: programs that are given a partition file and mount what it says; the first to come starts it.
+//! `Partition::mount_or_start`: programs that get a partition file and mount its partition; the first program starts it.
 //!
-//! Programs are this binary again ([`child_mounts`]); servers are the real `pario`. Always: what a test started ends with it.
+//! Programs are this binary again ([`child_mounts`]); servers are the real `pario`. Always: processes that a test started end with it.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use pario::partition::binary::find_binary;
-use pario::partition::{Registry, State};
-use pario::start::{DownHow, down};
+use pario::partition::{PartitionState, Registry};
+use pario::start::{DownMode, down};
 use pario::{Partition, Result};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
@@ -19,22 +19,22 @@ const FILE: &str = "PARIO_TEST_MOUNTING";
 const CALLERS: usize = 6;
 const SERVERS: usize = 3;
 const BYTES: usize = 300_000;
-/// How long a condition may take to come true.
+/// Longest wait for a condition.
 const PATIENCE_S: i64 = 60;
 
-/// A directory with a registry and a partition file of its own.
-struct Stage {
+/// A directory with its own registry and partition file.
+struct MountFixture {
     dir: tempfile::TempDir,
 }
 
-impl Stage {
-    /// `None`, said aloud, where the command is not built that servers are started with.
-    fn new() -> Option<Stage> {
+impl MountFixture {
+    /// `None`, with a message, if the `pario` command is not built.
+    fn new() -> Option<MountFixture> {
         if let Err(error) = find_binary() {
             eprintln!("SKIPPED, build it with `cargo build -p pario-cli`: {error}");
             return None;
         }
-        let stage = Stage { dir: tempfile::tempdir().unwrap() };
+        let stage = MountFixture { dir: tempfile::tempdir().unwrap() };
         let servers: Vec<String> =
             (0..SERVERS).map(|at| stage.path(&format!("data/{at}")).display().to_string()).collect();
         std::fs::create_dir(stage.path("data")).unwrap();
@@ -51,7 +51,7 @@ impl Stage {
         Registry::open(&self.path("registry"))
     }
 
-    /// Living servers that were started with this stage's registry.
+    /// Running servers that were started with this fixture's registry.
     fn servers(&self) -> Vec<i32> {
         let mark = format!("PARIO_REGISTRY={}", self.path("registry").display());
         let is_ours = |pid: &i32| {
@@ -71,17 +71,17 @@ impl Stage {
         assert!(until(|| self.servers().is_empty()), "killed servers end");
     }
 
-    /// Programs that all begin at the same moment.
-    fn callers(&self, count: usize, job: &str) -> Vec<Caller> {
-        let mut callers: Vec<Caller> =
-            (0..count).map(|at| Caller::start(self, &format!("{job} {at}"))).collect();
-        callers.iter_mut().for_each(Caller::wait_ready);
-        callers.iter_mut().for_each(Caller::go);
+    /// Programs that all start concurrently.
+    fn callers(&self, count: usize, job: &str) -> Vec<MountProgram> {
+        let mut callers: Vec<MountProgram> =
+            (0..count).map(|at| MountProgram::start(self, &format!("{job} {at}"))).collect();
+        callers.iter_mut().for_each(MountProgram::wait_ready);
+        callers.iter_mut().for_each(MountProgram::go);
         callers
     }
 }
 
-impl Drop for Stage {
+impl Drop for MountFixture {
     fn drop(&mut self) {
         for pid in self.servers().into_iter().filter_map(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
@@ -91,20 +91,20 @@ impl Drop for Stage {
 }
 
 /// One program.
-struct Caller {
+struct MountProgram {
     child: Child,
     lines: BufReader<std::process::ChildStderr>,
 }
 
-impl Caller {
-    fn start(stage: &Stage, job: &str) -> Caller {
+impl MountProgram {
+    fn start(stage: &MountFixture, job: &str) -> MountProgram {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child_mounts"]).env(FILE, stage.path("shared.toml"));
         command.env("PARIO_TEST_JOB", job).env("PARIO_REGISTRY", stage.path("registry"));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap());
-        Caller { child, lines }
+        MountProgram { child, lines }
     }
 
     fn line(&mut self) -> String {
@@ -122,17 +122,17 @@ impl Caller {
         self.child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     }
 
-    /// Its last word.
+    /// The last line of its output.
     fn end(mut self) -> String {
         let line = self.line();
         drop(self.child.stdin.take());
-        // Servers may hold its standard error open: only its end is waited for.
+        // Servers may hold its standard error open: this waits only for its end.
         let status = self.child.wait().unwrap();
         if status.success() { line } else { format!("{line} ({status})") }
     }
 }
 
-impl Drop for Caller {
+impl Drop for MountProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -164,7 +164,7 @@ fn carry_out(file: &Path, verb: &str, own: usize) -> Result<()> {
     }
     for writer in 0..CALLERS {
         let path = format!("from-{writer}");
-        // A file is there from its creation on and whole from its closing on.
+        // A file exists from its creation on and is complete after its close.
         assert!(until(|| partition.metadata(&path).is_ok_and(|attr| attr.size == BYTES as u64)), "{path}");
         let mut found = vec![0; BYTES];
         partition.open(&path)?.read_exact_at(0, &mut found)?;
@@ -191,37 +191,37 @@ fn until(mut condition: impl FnMut() -> bool) -> bool {
 }
 
 #[track_caller]
-fn all_done(callers: Vec<Caller>) {
-    let said: Vec<String> = callers.into_iter().map(Caller::end).collect();
+fn all_done(callers: Vec<MountProgram>) {
+    let said: Vec<String> = callers.into_iter().map(MountProgram::end).collect();
     assert!(said.iter().all(|word| word == "done"), "{said:?}");
 }
 
 #[test]
 fn of_many_the_first_starts_the_servers_and_all_mount() {
-    let Some(stage) = Stage::new() else { return };
+    let Some(stage) = MountFixture::new() else { return };
     all_done(stage.callers(CALLERS, "write"));
     let entry = stage.registry().find("shared").unwrap();
-    assert_eq!((entry.epoch, entry.state), (1, State::Running), "it was started once");
+    assert_eq!((entry.epoch, entry.state), (1, PartitionState::Running), "it was started once");
     assert_eq!(
         stage.servers().len(),
         SERVERS,
         "and one set of servers is there, also after the programs ended"
     );
-    // The next ones find it running.
+    // The next programs find it running.
     all_done(stage.callers(1, "read"));
     assert_eq!(stage.registry().find("shared").unwrap().epoch, 1);
-    // All servers die: the next ones bring it back, once, with its data.
+    // All servers die: the next programs restart it, once, with its data.
     stage.kill_servers();
     all_done(stage.callers(CALLERS, "read"));
     let entry = stage.registry().find("shared").unwrap();
     assert_eq!((entry.epoch, stage.servers().len()), (2, SERVERS));
-    // One server dies: it counts as not running.
+    // One server dies: the partition counts as not running.
     let pid = Pid::from_raw(i32::try_from(entry.servers[1].pid).unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     assert!(until(|| stage.servers().len() == SERVERS - 1));
     all_done(stage.callers(2, "read"));
     assert_eq!(stage.servers().len(), SERVERS);
-    let gone = down(&stage.registry(), "shared", DownHow::Destroy).unwrap();
+    let gone = down(&stage.registry(), "shared", DownMode::Destroy).unwrap();
     assert_eq!((gone.stopped, gone.left.len()), (SERVERS, 0), "{gone:?}");
     assert!(stage.servers().is_empty());
     assert_eq!(std::fs::read_dir(stage.path("data")).unwrap().count(), 0);
@@ -229,7 +229,7 @@ fn of_many_the_first_starts_the_servers_and_all_mount() {
 
 #[test]
 fn a_start_that_fails_is_told_to_all_and_leaves_nothing() {
-    let Some(stage) = Stage::new() else { return };
+    let Some(stage) = MountFixture::new() else { return };
     std::fs::write(stage.path("data/1"), "a file where a directory should be").unwrap();
     for caller in stage.callers(2, "read") {
         let word = caller.end();

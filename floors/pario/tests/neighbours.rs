@@ -1,5 +1,5 @@
-//! What neighbours on two nodes cost each other, counted between real processes: reading what the other just wrote makes no read of what
-//! lies below, a lock costs one round trip when its holder changes, and nothing is said about what is used again.
+//! Costs between neighbours on two nodes, counted between real processes: reading the other's fresh data causes no read of the file system
+//! below, a lock costs one round trip when its holder changes, and repeated use sends no message.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use common::pattern;
 use common::stage::{Program, Stage, job, mounted, until};
 use pario::group::{Group, Hub, NODE_VARIABLE, Reduce};
-use pario::{GroupFile, Hints, LockOptions, Method, Partition, SharedOptions, open_shared};
+use pario::{CacheOptions, GroupFile, Hints, LockOptions, Method, Partition, open_cached};
 
 const PART: usize = 3 << 20;
 const CHANGES: u64 = 20;
@@ -35,7 +35,7 @@ fn child() {
     group.leave();
 }
 
-/// Both as neighbours on two nodes; both must end well.
+/// Both as neighbours on two nodes; both must succeed.
 fn run(job: &str) {
     let Some(stage) = Stage::start(2, "") else { return };
     let hub = Hub::start(2).unwrap();
@@ -76,7 +76,7 @@ fn tier(group: &Arc<dyn Group>) {
     let hints = Hints { method: Some(Method::ClientDirected), ..Hints::default() };
     let file = options.open_all(group, "tier", &hints).unwrap();
     exchange(group, &file);
-    let stats = file.tier_stats().expect("each node has a server of tier 1");
+    let stats = file.node_cache_stats().expect("each node has a node-cache server");
     assert_eq!(sum(group, stats.misses), 0, "nothing was read from the partition: {stats:?}");
     assert!(0 < sum(group, stats.hits), "{stats:?}");
     file.close().unwrap();
@@ -84,13 +84,13 @@ fn tier(group: &Arc<dyn Group>) {
 
 fn cache(group: &Arc<dyn Group>) {
     let path = PathBuf::from(std::env::var_os(PLAIN).unwrap());
-    let options = SharedOptions { create: true, ..SharedOptions::default() };
-    let file = open_shared(group, path, &options).unwrap();
+    let options = CacheOptions { create: true, ..CacheOptions::default() };
+    let file = open_cached(group, path, &options).unwrap();
     exchange(group, &file);
     let stats = file.cache_stats().expect("each node has a server of the cache");
     assert_eq!(sum(group, stats.plain_reads), 0, "nothing was read from the plain file: {stats:?}");
     assert!(0 < sum(group, stats.hits), "{stats:?}");
-    // One goes on alone: once it has the lease for both, nothing is said about it any more.
+    // One continues alone: once it has the lease for both, no message is sent.
     if group.rank() == 0 {
         let mut found = [0; 100];
         file.write_at(0, &[1; 100]).unwrap();
@@ -118,7 +118,7 @@ fn locks(group: &Arc<dyn Group>) {
     }
     group.barrier().unwrap();
     let before = said(&partition);
-    // Who goes on makes the other give its lock back, which counts there.
+    // A member that continues makes the other return its lock, which counts there.
     group.barrier().unwrap();
     for change in 0..CHANGES {
         if group.rank() as u64 == (change + 1) % 2 {
@@ -132,7 +132,7 @@ fn locks(group: &Arc<dyn Group>) {
         }
         group.barrier().unwrap();
     }
-    // Each asked for half of the changes and gave back the other half, the last one of them perhaps just now.
+    // Each requested half of the changes and returned the other half, the last one of them perhaps just now.
     let own = || said(&partition) - before;
     assert!(until(|| own() == CHANGES), "{} messages for {CHANGES} changes of holder", own());
     group.barrier().unwrap();

@@ -1,5 +1,5 @@
-//! A writer's own view of its file's length: after a write that returned it never goes back, whoever dies meanwhile; and it shows what
-//! others wrote as soon as their writes returned.
+//! A writer's own view of its file's length: after a returned write it never shrinks, whichever process dies; and it includes the writes
+//! of others as soon as they returned.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -17,7 +17,7 @@ const DATA: &[u8] = &[7; 5000];
 const RECORD: u64 = DATA.len() as u64;
 const RESTARTS: usize = 4;
 
-/// What one look says, if the server that knows could be asked.
+/// The result of one query, if the server that knows it was reachable.
 fn look(said: pario::Result<u64>) -> Option<u64> {
     match said {
         Ok(bytes) => Some(bytes),
@@ -28,13 +28,13 @@ fn look(said: pario::Result<u64>) -> Option<u64> {
     }
 }
 
-/// Appends until told to stop; looks at the length by every way after each write.
+/// Appends until it is stopped; checks the length by every method after each write.
 fn append(partition: &Partition, file: &File, written: &AtomicU64, over: &AtomicBool) {
     let (mut end, mut seen) = (0, 0);
     while !over.load(Ordering::SeqCst) {
         match file.write_at(end, DATA) {
             Ok(()) => end += RECORD,
-            // It may be there or not; the next one goes to the same place.
+            // It may be present or not; the next write has the same offset.
             Err(error) => assert_eq!(error.code(), Code::Unreachable, "{error}"),
         }
         let looks = [
@@ -45,7 +45,7 @@ fn append(partition: &Partition, file: &File, written: &AtomicU64, over: &Atomic
         for (way, bytes) in looks.into_iter().filter_map(|(way, bytes)| Some((way, bytes?))) {
             assert!(end <= bytes, "{way} says {bytes} after {end} were written");
             assert!(bytes <= end + RECORD, "{way} says {bytes} although only {end} were written");
-            assert!(seen <= bytes, "{way} says {bytes} after somebody said {seen}");
+            assert!(seen <= bytes, "{way} returns {bytes} after {seen} was returned");
             seen = bytes;
         }
         written.store(end, Ordering::SeqCst);
@@ -75,7 +75,7 @@ fn never_goes_back(settings: &str, victims: &[usize]) {
     });
     let end = written.load(Ordering::SeqCst);
     file.close().unwrap();
-    // A last write that failed may be there all the same.
+    // A failed last write may be present all the same.
     let bytes = stage.mount().metadata("log").unwrap().size;
     assert!(end <= bytes && bytes <= end + RECORD, "{bytes} of {end}");
 }
@@ -95,8 +95,8 @@ fn it_never_goes_back_over_tcp() {
     never_goes_back("stripe = \"16KiB\"\ntransport = \"tcp\"", &[0]);
 }
 
-/// The lease of one client goes back on a thread of its own, while another's write is already granted, done and returned: whoever asks
-/// the first client then must not be told the length that it knew while it was alone.
+/// The lease of one client is returned on its own thread, while another client's write is already granted, done and returned: a query at
+/// the first client must not return the length that it knew before.
 #[test]
 fn what_another_wrote_counts_though_our_lease_is_still_on_its_way_back() {
     const FILES: usize = 400;

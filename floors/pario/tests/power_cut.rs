@@ -1,18 +1,19 @@
-//! A power cut under a whole partition: stores and names stand on a disk that records; from the record a legal state after a cut is
-//! made, the partition is opened on it, and everything that `sync` had acknowledged by then must be there.
+//! A power cut under a whole partition: stores and names are on a recording disk; from the record a legal state after a cut is made, the
+//! partition is opened on it, and everything that `sync` had acknowledged by then must be present.
 
 mod common;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Chance, Trace, histories, pattern};
+use common::{SeededRandom, Trace, histories, pattern};
 use pario::Partition;
-use pario::client::{MountSpec, Way};
+use pario::client::{Endpoint, MountSpec};
 use pario::core::{Fault, Layout, PartitionId, ServerIndex};
 use pario_net::greeting::Secret;
 use pario_net::stream::Stream;
-use pario_server::{Connect, NamesSpec, Server, ServerSpec};
+use pario_server::stores::OpenStore;
+use pario_server::{Connect, NamesSpec, Server, ServerIdentity, ServerSpec};
 use pario_store::recording::RecordingDisk;
 use pario_store::{Disk, FilesStore, RealDisk};
 
@@ -20,10 +21,10 @@ const SERVERS: u16 = 2;
 const STRIPE: u64 = 8 << 10;
 const CUTS: u64 = 6;
 
-/// Servers of this process on a disk of our choice.
-struct Servers(Arc<Vec<Server>>);
+/// Servers of this process on a given disk.
+struct RecordedServers(Arc<Vec<Server>>);
 
-impl Connect for Servers {
+impl Connect for RecordedServers {
     fn connect(&self, server: ServerIndex) -> Result<Stream, Fault> {
         self.0[server.at()].connect().map_err(|error| Fault::from_io(&error, "connecting"))
     }
@@ -37,35 +38,29 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
         let dir = base.join(format!("server-{index}"));
         let store = FilesStore::open_on(Arc::clone(disk), &dir).expect("a store");
         let names = NamesSpec { dir: base.join("names"), disk: Arc::clone(disk), defaults };
-        let spec = ServerSpec {
+        let identity = ServerIdentity {
             partition,
             name: "cut".into(),
             index: ServerIndex(index),
             servers: usize::from(SERVERS),
             secret: secret.clone(),
-            store: Arc::new(store),
-            volatile: false,
-            // Writes through lent descriptors would pass the recording by.
-            lends: false,
-            lends_writing: false,
+        };
+        // Writes through lent descriptors would bypass the recording.
+        let store = OpenStore { store: Arc::new(store), volatile: false, lends: false, lends_writing: false };
+        let spec = ServerSpec {
             names: (index == 0).then_some(names),
             outbox_bytes: 256 << 10,
-            transfer_bytes: 1 << 20,
-            lives: None,
-            take_before_read: false,
-            scheduler: pario_server::SchedulerSpec::default(),
-            unix: None,
-            tcp: None,
+            ..ServerSpec::new(identity, store)
         };
         servers.push(Server::start(spec).expect("a server"));
     }
     let servers = Arc::new(servers);
-    let connect: Arc<dyn Connect> = Arc::new(Servers(Arc::clone(&servers)));
+    let connect: Arc<dyn Connect> = Arc::new(RecordedServers(Arc::clone(&servers)));
     servers[0].set_peers(Arc::clone(&connect));
     let spec = MountSpec {
         name: "cut".into(),
         partition,
-        way: Way { secret, connect },
+        endpoint: Endpoint { secret, connect, protect: pario_net::protect::Protect::default() },
         servers: usize::from(SERVERS),
         locate: None,
         outbox_bytes: 0,
@@ -76,8 +71,8 @@ fn start(disk: &Arc<dyn Disk>, base: &Path) -> (Arc<Vec<Server>>, Partition) {
     (servers, Partition::from_spec(spec))
 }
 
-/// What was acknowledged when the disk had seen so many events.
-struct Promise {
+/// The data acknowledged after this many disk events.
+struct AcknowledgedData {
     events: usize,
     name: String,
     bytes: usize,
@@ -90,7 +85,7 @@ fn what_sync_acknowledged_survives_a_power_cut() {
 }
 
 fn history(seed: u64, trace: &Trace) {
-    let mut chance = Chance::new(seed);
+    let mut chance = SeededRandom::new(seed);
     let home = tempfile::tempdir().expect("a directory");
     let base = home.path().join("disk");
     std::fs::create_dir(&base).expect("a directory");
@@ -110,18 +105,18 @@ fn history(seed: u64, trace: &Trace) {
         let cut = first + chance.index(end - first + 1);
         let target = home.path().join(format!("cut-{number}"));
         std::fs::create_dir(&target).expect("a directory");
-        recording.power_cut(cut, chance.next(), &target).expect("a state after a cut");
+        recording.power_cut(cut, chance.next_u64(), &target).expect("a state after a cut");
         trace.step(format!("cut at event {cut} of {end}"));
         check(&target, &promises, cut);
     }
 }
 
 /// Files that grow, are synced now and then, and are renamed.
-fn work(chance: &mut Chance, partition: &Partition, disk: &RecordingDisk) -> Vec<Promise> {
+fn work(chance: &mut SeededRandom, partition: &Partition, disk: &RecordingDisk) -> Vec<AcknowledgedData> {
     let mut promises = Vec::new();
     partition.create_dir("d").expect("a directory of the partition");
     for number in 0..6u64 {
-        let seed = chance.next();
+        let seed = chance.next_u64();
         let content = pattern(100_000, seed);
         let name = format!("d/file-{number}");
         let file = partition.create(&name).expect("a file");
@@ -133,12 +128,17 @@ fn work(chance: &mut Chance, partition: &Partition, disk: &RecordingDisk) -> Vec
             at = end;
             if chance.once_in(3) {
                 file.sync().expect("a sync");
-                promises.push(Promise { events: disk.events(), name: name.clone(), bytes: at, seed });
+                promises.push(AcknowledgedData {
+                    events: disk.events(),
+                    name: name.clone(),
+                    bytes: at,
+                    seed,
+                });
             }
         }
         file.close().expect("a close");
         if chance.once_in(2) {
-            // Unsynced changes beside what was promised.
+            // Unsynced changes beside acknowledged data.
             partition
                 .create(format!("d/extra-{number}"))
                 .expect("a file")
@@ -149,11 +149,11 @@ fn work(chance: &mut Chance, partition: &Partition, disk: &RecordingDisk) -> Vec
     let file = partition.create("last").expect("a file");
     file.write_at(0, b"last").expect("a write");
     file.sync().expect("a sync");
-    promises.push(Promise { events: disk.events(), name: "last".into(), bytes: 0, seed: 0 });
+    promises.push(AcknowledgedData { events: disk.events(), name: "last".into(), bytes: 0, seed: 0 });
     promises
 }
 
-fn check(base: &Path, promises: &[Promise], cut: usize) {
+fn check(base: &Path, promises: &[AcknowledgedData], cut: usize) {
     for dir in ["server-0", "server-1"] {
         std::fs::create_dir_all(base.join(dir)).expect("a directory");
     }

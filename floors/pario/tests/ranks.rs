@@ -1,5 +1,5 @@
-//! `pario run -n N` from end to end: ranks that write a file together, and what is told when one of them, or `pario run`, dies; also in
-//! the middle of collective accesses by every method, and when it is a server that dies or stops.
+//! `pario run -n N` from end to end: ranks that write a file together, and the errors when one of them, or `pario run`, dies; also during
+//! collective accesses by every method, and when a server dies or stops.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -21,10 +21,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const PIECE: usize = 10_000;
 const PIECES: usize = 30;
-/// Where ranks find a sign that they may go on.
+/// Path of the signal file for ranks.
 const GO: &str = "PARIO_TEST_GO";
 
-/// What a rank of a test does.
+/// The work of a rank of a test.
 #[test]
 fn child() {
     let Some(job) = job() else { return };
@@ -66,8 +66,8 @@ fn child() {
     group.leave();
 }
 
-/// Writes and reads together with the others, by one method, until something goes wrong; says each round, and what went wrong with the
-/// milliseconds of the longest call in that round.
+/// Writes and reads together with the others, by one method, until a call fails; prints each iteration, and the error with the
+/// milliseconds of the longest call in that iteration.
 fn go_on(method: Method) {
     let group = pario::group::from_env().unwrap().expect("a rank has an invitation");
     let (rank, size) = (group.rank(), group.size());
@@ -85,7 +85,7 @@ fn go_on(method: Method) {
         let mut back = vec![0; mine.len()];
         let (written, writing) = timed(|| file.write_at_all(0, &mine));
         let (read, reading) = timed(|| file.read_at_all(0, &mut back));
-        // Whoever failed is there all the same, as a program would that wants all to know.
+        // A failed rank still takes part, like a program that informs all ranks.
         let (synced, syncing) = timed(|| file.sync());
         let all = written.is_ok() && read == Ok(mine.len());
         assert!(!all || back == mine, "rank {rank} reads its own in round {round}");
@@ -106,16 +106,16 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// `pario run` with ranks that are this binary; everything ends with it.
-struct Run {
+/// `pario run` with ranks that are this binary; all processes end with it.
+struct RankRun {
     child: Child,
     lines: Receiver<(usize, String)>,
     dir: tempfile::TempDir,
 }
 
-impl Run {
-    /// `None`, said aloud, where the command is not built.
-    fn start(size: usize, options: &[&str], job: &str) -> Option<Run> {
+impl RankRun {
+    /// `None`, with a message, if the command is not built.
+    fn start(size: usize, options: &[&str], job: &str) -> Option<RankRun> {
         let binary = match find_binary() {
             Ok(binary) => binary,
             Err(error) => {
@@ -144,26 +144,27 @@ impl Run {
                 let _ = said.send((rank.parse().unwrap(), text.to_owned()));
             }
         });
-        Some(Run { child, lines, dir })
+        Some(RankRun { child, lines, dir })
     }
 
-    /// What `count` ranks say next, by rank.
+    /// The next line of `count` ranks, by rank.
     #[track_caller]
     fn hear(&self, count: usize) -> BTreeMap<usize, String> {
-        let next = |_| self.lines.recv_timeout(Duration::from_secs(60)).expect("ranks say something");
+        let next = |_| self.lines.recv_timeout(Duration::from_secs(60)).expect("ranks print a line");
         let heard: BTreeMap<usize, String> = (0..count).map(next).collect();
         assert_eq!(heard.len(), count, "each says one thing: {heard:?}");
         heard
     }
 
-    /// The process numbers of the ranks.
+    /// The process ids of the ranks.
     #[track_caller]
     fn pids(&self, size: usize) -> Vec<u32> {
         let number = |text: String| text.strip_prefix("pid ").unwrap().parse().unwrap();
         self.hear(size).into_values().map(number).collect()
     }
 
-    /// Rounds that each of these ranks has done, once all have done `least` of them and `enough` says so. No other rank is heard.
+    /// Iterations done by each of these ranks, once all have done `least` of them and `enough` returns true. Lines of other ranks are
+    /// ignored.
     #[track_caller]
     fn rounds(&self, ranks: &[usize], mut done: BTreeMap<usize, u64>, least: u64) -> BTreeMap<usize, u64> {
         while ranks.iter().any(|rank| done.get(rank).is_none_or(|done| *done < least)) {
@@ -174,7 +175,7 @@ impl Run {
         done
     }
 
-    /// What went wrong, by rank, from those who are left; every call that failed did so in time.
+    /// The errors, by rank, of the surviving ranks; every failed call failed in time.
     #[track_caller]
     fn errors(&self, ranks: &[usize]) -> BTreeMap<usize, String> {
         let mut errors = BTreeMap::new();
@@ -203,9 +204,9 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for RankRun {
     fn drop(&mut self) {
-        // In order, if it still can: it takes its ranks and servers with it.
+        // In order, if it still can: it ends its ranks and servers too.
         if let Ok(None) = self.child.try_wait() {
             send(self.child.id(), Signal::TERM);
             until(|| !matches!(self.child.try_wait(), Ok(None)));
@@ -232,7 +233,7 @@ fn ranks_write_one_file_together() {
     for (size, options) in
         [(1, &["--servers", "1"][..]), (3, &["--servers", "2"]), (5, &["--servers", "3", "--nodes", "3"])]
     {
-        let Some(mut run) = Run::start(size, options, "plain") else { return };
+        let Some(mut run) = RankRun::start(size, options, "plain") else { return };
         run.pids(size);
         assert!(run.hear(size).values().all(|said| said == "right"));
         assert!(run.end().success());
@@ -241,7 +242,7 @@ fn ranks_write_one_file_together() {
 
 #[test]
 fn a_killed_rank_is_told_to_the_others_and_is_the_exit_code() {
-    let Some(mut run) = Run::start(4, &["--servers", "2"], "wait") else { return };
+    let Some(mut run) = RankRun::start(4, &["--servers", "2"], "wait") else { return };
     let pids = run.pids(4);
     send(pids[1], Signal::KILL);
     let (heard, took) = timed(|| run.hear(3));
@@ -255,12 +256,12 @@ fn a_killed_rank_is_told_to_the_others_and_is_the_exit_code() {
 
 #[test]
 fn ranks_are_told_when_pario_run_is_killed() {
-    let Some(mut run) = Run::start(3, &["--servers", "1"], "wait") else { return };
+    let Some(mut run) = RankRun::start(3, &["--servers", "1"], "wait") else { return };
     let pids = run.pids(3);
     let ticks: Vec<u64> = pids.iter().map(|pid| pario_sys::process::start_ticks(*pid).unwrap()).collect();
     send(run.child.id(), Signal::KILL);
     run.end();
-    // Their output has no reader any more; they end by what they were told, and not at all if they hang.
+    // Their output has no reader any more; they end by their errors, or hang.
     for (pid, ticks) in pids.iter().zip(ticks) {
         let ended = until(|| !pario_sys::process::is_alive(*pid, ticks));
         if !ended {
@@ -295,7 +296,7 @@ fn no_memory_is_shared_between_nodes() {
 fn no_memory_between_nodes(method: Method) {
     let job = format!("hold {}", method.word());
     let options = ["--servers", "4", "--nodes", "2", "--stripe", "64KiB"];
-    let Some(mut run) = Run::start(4, &options, &job) else { return };
+    let Some(mut run) = RankRun::start(4, &options, &job) else { return };
     let ranks = run.pids(4);
     let servers = run.registry().find("ranks").unwrap().servers;
     let labels: Vec<_> = servers.iter().map(|server| server.node.clone().unwrap()).collect();
@@ -312,7 +313,7 @@ fn no_memory_between_nodes(method: Method) {
     for (a, b) in pairs().filter(|(a, b)| all[*a].0 != all[*b].0) {
         assert_eq!(shared(a, b), 0, "{method:?}: {a} and {b} are on different nodes");
     }
-    // Within a node they do share: a rank's outbox and its servers' cursors, or what ranks merge in.
+    // Within a node they do share memory: a rank's outbox and its servers' cursors, or the merge buffer of ranks.
     for rank in 0..4 {
         let peers = match method {
             Method::Auto | Method::ServerDirected => 4..8,
@@ -329,16 +330,16 @@ fn no_memory_between_nodes(method: Method) {
 const METHODS: [Method; 3] = [Method::ServerDirected, Method::ClientDirected, Method::TwoPhase];
 const ROUNDS: u64 = 3;
 
-/// Ranks that are in the middle of collectives by one method, and their process numbers.
-fn busy(method: Method) -> Option<(Run, Vec<u32>)> {
+/// Ranks in collective calls by one method, and their process ids.
+fn busy(method: Method) -> Option<(RankRun, Vec<u32>)> {
     let job = format!("rounds {}", method.word());
-    let run = Run::start(3, &["--servers", "2", "--stripe", "64KiB"], &job)?;
+    let run = RankRun::start(3, &["--servers", "2", "--stripe", "64KiB"], &job)?;
     let pids = run.pids(3);
     run.rounds(&[0, 1, 2], BTreeMap::new(), ROUNDS);
     Some((run, pids))
 }
 
-/// Every method in a thread of its own: they wait more than they work.
+/// Every method in its own thread: they wait more than they work.
 fn each_method(check: impl Fn(Method) + Sync) {
     std::thread::scope(|scope| {
         for method in METHODS {
@@ -351,7 +352,7 @@ fn each_method(check: impl Fn(Method) + Sync) {
 #[test]
 fn a_rank_killed_in_a_collective_is_told_by_every_method() {
     each_method(|method| {
-        // The first rank merges for the others, or serves them, where somebody does.
+        // The first rank merges for the others, or serves them, in methods with such a rank.
         for victim in [0, 2] {
             let Some((run, pids)) = busy(method) else { return };
             let left: Vec<usize> = (0..3).filter(|rank| *rank != victim).collect();
@@ -371,7 +372,7 @@ fn a_rank_that_is_merely_stopped_is_waited_for_by_every_method() {
         let Some((run, pids)) = busy(method) else { return };
         send(pids[1], Signal::STOP);
         assert!(until(|| state_of(pids[1]) == Some('T')), "it stops");
-        // Longer than anybody would be waited for who is gone.
+        // Longer than the timeout for a dead process.
         pause(TOLD_LIMIT + Duration::from_millis(500));
         let mut done = BTreeMap::new();
         while let Ok((rank, said)) = run.lines.try_recv() {
@@ -394,7 +395,7 @@ fn a_server_killed_or_stopped_in_a_collective_is_told_by_every_method() {
             for (rank, error) in run.errors(&[0, 1, 2]) {
                 assert!(error.contains("server 1"), "{method:?}, {signal:?}, rank {rank}: {error}");
             }
-            // So that the partition can be taken down.
+            // So that the partition can be stopped.
             send(server, Signal::CONT);
             run.let_go();
         }

@@ -1,5 +1,5 @@
-//! Handles that stay open while every server is killed and the partition is brought up again: what they may still do, what they
-//! must not, and what others see.
+//! Handles that stay open while every server is killed and the partition is restarted: what they may still do, what they must not do, and
+//! what other clients see.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -29,7 +29,7 @@ fn file_on(partition: &Partition, name: &str, server: u16) -> File {
     options.open(name).unwrap()
 }
 
-/// Numbers of leases start anew with each life of the manager; an old, higher one must not make new ones look given back.
+/// Lease numbers restart with each manager; an old, higher number must not make new leases look returned.
 #[test]
 fn a_handle_is_used_across_many_restarts() {
     let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
@@ -50,7 +50,7 @@ fn a_handle_is_used_across_many_restarts() {
     assert!(0 < counts.records, "the outbox was used: {counts:?}");
 }
 
-/// Threads that wait for the same server go on when it is replaced.
+/// Threads that wait for the same server continue when it is replaced.
 #[test]
 fn several_threads_outlive_restarts() {
     let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"\n[cache]\noutbox = \"512KiB\"") else {
@@ -64,7 +64,7 @@ fn several_threads_outlive_restarts() {
             let (over, rounds) = (Arc::clone(&over), Arc::clone(&rounds));
             std::thread::spawn(move || {
                 for round in 0.. {
-                    // While a server is away calls may fail; none may hang.
+                    // While a server is down calls may fail; none may hang.
                     let written = file.write_at(round % 50 * 3000, &[7; 3000]).and_then(|()| file.sync());
                     rounds.fetch_add(u64::from(written.is_ok()), Ordering::Relaxed);
                     if over.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ fn several_threads_outlive_restarts() {
         .collect();
     for _ in 0..4 {
         let before = rounds.load(Ordering::Relaxed);
-        assert!(until(|| before + 20 < rounds.load(Ordering::Relaxed)), "nobody gets on");
+        assert!(until(|| before + 20 < rounds.load(Ordering::Relaxed)), "no thread makes progress");
         crash(&stage);
     }
     over.store(true, Ordering::Relaxed);
@@ -86,7 +86,7 @@ fn several_threads_outlive_restarts() {
     }
 }
 
-/// A store with a cache of its own loses it with its server; close says so.
+/// A store with a write-back cache loses it with its server; close reports it.
 #[test]
 fn close_tells_of_writes_that_died_with_a_cache() {
     let Some(stage) = Stage::start(SERVERS, "store = \"direct\"") else { return };
@@ -94,13 +94,13 @@ fn close_tells_of_writes_that_died_with_a_cache() {
     let file = file_on(&partition, "f", 1);
     file.write_at(0, &[5; 8192]).unwrap();
     let mut back = [0; 8192];
-    // Reading waits until the server has taken it.
+    // Reading waits until the server has drained it.
     file.read_exact_at(0, &mut back).unwrap();
     crash(&stage);
     assert_eq!(file.close().unwrap_err().code(), Code::Lost);
 }
 
-/// What an older generation was long says nothing about a file that somebody cut since.
+/// The length of an older generation does not apply to a file that was truncated since.
 #[test]
 fn a_cut_file_is_as_long_as_what_was_written_since() {
     let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
@@ -115,15 +115,15 @@ fn a_cut_file_is_as_long_as_what_was_written_since() {
     assert_eq!(theirs.metadata("f").unwrap().size, 10);
 }
 
-/// Two write the same bytes while their server takes nothing, and come back to its successor in the other order. What was written last stays,
-/// also if the successor is killed between the two.
+/// Two clients write the same bytes while their server drains nothing, and reconnect to its successor in the opposite order. The last
+/// write stays, also if the successor is killed between the two.
 #[test]
 fn a_writer_that_comes_back_last_covers_nothing_newer() {
     let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
     let (first, second) = (stage.mount(), stage.mount());
     let (older, newer) = (file_on(&first, "f", 1), file_on(&second, "f", 1));
     for lives in 1..3u8 {
-        // Both are writers of the file before the server stops, so that nobody needs it for a record.
+        // Both are writers of the file before the server stops, so that no record needs the manager.
         for file in [&older, &newer, &older, &newer] {
             assert!(until(|| file.write_at(500, &[9; 100]).is_ok()), "it can be written");
         }
@@ -145,7 +145,7 @@ fn a_writer_that_comes_back_last_covers_nothing_newer() {
     }
 }
 
-/// A client that does nothing after a restart does not stand in others' way.
+/// An idle client does not block others after a restart.
 #[test]
 fn an_idle_client_blocks_nobody_after_a_restart() {
     let Some(stage) = Stage::start(SERVERS, "") else { return };
@@ -161,7 +161,7 @@ fn an_idle_client_blocks_nobody_after_a_restart() {
     file.close().unwrap();
 }
 
-/// A file without a name lives by its users alone, also across a restart.
+/// An unlinked file exists as long as it is open, also across a restart.
 #[test]
 fn an_open_file_without_a_name_outlives_a_restart() {
     let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };
@@ -178,7 +178,7 @@ fn an_open_file_without_a_name_outlives_a_restart() {
     file.close().unwrap();
 }
 
-/// Writes that a stopped server has nothing to do with go on, however many they are.
+/// Writes that do not concern a stopped server continue, however many there are.
 #[test]
 fn a_stopped_server_holds_up_nothing_that_does_not_concern_it() {
     let Some(stage) = Stage::start(SERVERS, "[cache]\noutbox = \"512KiB\"") else { return };

@@ -1,5 +1,5 @@
-//! Several applications on one slowed store, real servers and real processes: service is shared by weight, counted by the server;
-//! and what `pario status` and the trace say of it.
+//! Several applications on one throttled store, real servers and real processes: service is shared by weight, counted by the server; also
+//! the output of `pario status` and the trace.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::Chance;
+use common::SeededRandom;
 use common::stage::{NAME, Program, Stage, job, mounted, until};
-use pario_server::sched::{Event, Trace};
+use pario_server::sched::{Trace, TraceEvent};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// Requests are of one page, at places so far apart that none is merged with another.
+/// Requests are of one page, at offsets so far apart that none is merged with another.
 const PAGE: usize = 4096;
 const APART: u64 = 512 << 10;
 const PLACES: u64 = 128;
@@ -25,7 +25,7 @@ const THREADS: u64 = 4;
 const COUNTED: u64 = 900;
 const COUNTED_RECORDS: u64 = 3000;
 
-/// Not a test of its own: reads or writes pages here and there until it is killed.
+/// Not a test of its own: reads or writes random pages until it is killed.
 #[test]
 fn child_asks() {
     let Some(job) = job() else { return };
@@ -36,7 +36,7 @@ fn child_asks() {
         for thread in 0..THREADS {
             let file = &file;
             scope.spawn(move || {
-                let (mut chance, mut page) = (Chance::new(thread), vec![1; PAGE]);
+                let (mut chance, mut page) = (SeededRandom::new(thread), vec![1; PAGE]);
                 loop {
                     let at = chance.below(PLACES) * APART;
                     match kind {
@@ -60,7 +60,7 @@ fn child_writes_records() {
     }
 }
 
-/// Not a test of its own: mounts, and says aloud why it cannot.
+/// Not a test of its own: mounts, and prints why it cannot.
 #[test]
 fn child_mounts() {
     if job().is_some() {
@@ -82,12 +82,12 @@ fn a_weight_that_is_none_is_an_error_at_mount() {
     let told = "environment PARIO_WEIGHT = \"abc\": must be a whole number from 1 to 1000".to_owned();
     let lines = mount("abc");
     assert!(lines.contains(&told), "{lines:?}");
-    // Whoever looks after the partition is not kept from it.
+    // An administrator's commands are not delayed.
     let output = stage.command(&["status", NAME]).env("PARIO_WEIGHT", "abc").output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }
 
-/// What the server says of itself. On a machine that is busy with other things an answer may come too late: then it is asked again.
+/// The server's status. On a busy machine an answer may be late: then it is requested again.
 fn status(stage: &Stage) -> Value {
     let (mut all, mut of_server) = (Value::Null, None);
     let answered = until(|| {
@@ -107,19 +107,19 @@ fn by_application(status: &Value, figure: &str) -> BTreeMap<String, u64> {
     applications.as_array().unwrap().iter().map(one).collect()
 }
 
-/// What the server has done for each application so far.
+/// The service of each application so far.
 fn served(stage: &Stage) -> BTreeMap<String, u64> {
     by_application(&status(stage), "done")
 }
 
-/// Shares are counted of one partition at a time: programs that wait for a processor ask for nothing.
+/// Shares are counted on one partition at a time: programs that wait for a processor send no requests.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Two applications of two processes each ask for as much as they can get; what the first gets for each of the second's.
+/// Two applications of two processes each request as much as they can get; returns the first's share relative to the second's.
 fn share(settings: &str, kind: &str, hints: [&str; 2]) -> Option<f64> {
     let _alone = alone();
     let stage = Stage::start(1, settings)?;
@@ -167,7 +167,7 @@ fn check_two_to_one(share: Option<f64>) {
 #[test]
 fn weights_of_the_partition_file_share_reads_two_to_one() {
     let settings = "scheduler = \"wfq\"\n[weights]\nheavy = 2\n[limits]\noperations = 500";
-    // What an application asks for itself does not count then.
+    // The weight requested by an application does not count then.
     check_two_to_one(share(settings, "read", ["1", "1"]));
 }
 
@@ -183,8 +183,8 @@ fn weights_share_writes_by_message_two_to_one() {
     check_two_to_one(share(settings, "write", ["1", "9"]));
 }
 
-/// Figures of two applications of two processes each that write records as fast as they are taken, twice: when both are at it, and
-/// when so many more were taken.
+/// Figures of two applications of two processes each that write records as fast as they are drained, at two times: when both are active,
+/// and after a given number of further records.
 fn records_taken(settings: &str, hints: [&str; 2]) -> Option<[Value; 2]> {
     let _alone = alone();
     let stage = Stage::start(1, settings)?;
@@ -199,7 +199,7 @@ fn records_taken(settings: &str, hints: [&str; 2]) -> Option<[Value; 2]> {
     let taken = |status: &Value| by_application(status, "taken_records");
     let of = |status: &Value, name: &str| taken(status).get(name).copied().unwrap_or(0);
     let mut before = Value::Null;
-    // Whoever came first had the server for itself.
+    // The first application had the server for itself at the beginning.
     let both_write = until(|| {
         before = status(&stage);
         ["heavy", "light"].iter().all(|name| 500 < of(&before, name))
@@ -245,7 +245,7 @@ fn weights_that_applications_ask_for_share_records_two_to_one() {
     check_records_two_to_one(records_taken(settings, ["2", "1"]));
 }
 
-/// A partition whose server keeps a trace, and was asked for pages by several threads at once until it joined some.
+/// A partition with a traced server, which got requests for pages from several threads until it merged some.
 fn traced(dir: &std::path::Path) -> Option<Stage> {
     let settings = format!("scheduler = \"mlf\"\ntrace = {dir:?}\n[limits]\noperations = 1000");
     let stage = Stage::start(1, &settings)?;
@@ -280,13 +280,13 @@ fn read_every_eighth(file: &pario::File, first: u64) {
     }
 }
 
-/// The operation of each request that was told to run.
+/// The operation of each request that was started.
 fn runs(dir: &std::path::Path) -> Vec<u64> {
     let text = std::fs::read_to_string(dir.join(format!("{NAME}-0.trace"))).unwrap();
     let trace: Trace = text.parse().unwrap();
     let picked = |event| match event {
-        Event::Pick { run } => Some(run),
-        Event::Post { .. } | Event::Complete { .. } | Event::Withdraw => None,
+        TraceEvent::Pick { run } => Some(run),
+        TraceEvent::Post { .. } | TraceEvent::Complete { .. } | TraceEvent::Withdraw => None,
     };
     trace.records().filter_map(|record| picked(record.event)).collect()
 }

@@ -1,5 +1,5 @@
-//! Servers killed or stopped at any moment: whoever needs one is told in time which it is, other files go on, and after `up` everything
-//! that `sync` or `close` had acknowledged is there; whose unsynced writes were lost is told so.
+//! Servers killed or stopped at any time: clients that need one get an error that names it in time, other files continue, and after `up`
+//! all data acknowledged by `sync` or `close` is present; a writer with lost unsynced writes gets an error.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,7 +8,7 @@ mod common;
 use std::time::Duration;
 
 use common::stage::{Stage, TOLD_LIMIT, told, until};
-use common::{Chance, difference, pattern};
+use common::{SeededRandom, difference, pattern};
 use pario::core::Code;
 use pario::{File, Partition};
 use rustix::process::Signal;
@@ -29,7 +29,7 @@ fn expect(file: &File, offset: u64, expected: &[u8]) {
     }
 }
 
-/// More than the outbox holds: if a server that has nothing to do with the file kept it full, this would not end.
+/// More than the outbox holds: if an unrelated server kept it full, this would not end.
 fn write_much(file: &File, seed: u64) {
     let data = pattern(100_000, seed);
     for block in 0..30 {
@@ -52,19 +52,19 @@ fn a_killed_server_is_named_and_others_go_on() {
     let data = pattern(400_000, 1);
     for file in files.iter().chain([&wide]) {
         file.write_at(0, &data).unwrap();
-        // A record: what is put behind it after the kill waits for the server, and a read for that.
+        // A record: a later record after the kill waits for the server, and a read for that record.
         file.write_at(0, &data[..1000]).unwrap();
         file.sync().unwrap();
     }
     stage.signal(2, Signal::KILL);
     told(2, || files[2].write_at(0, &[1; 1000]).and_then(|()| files[2].sync()));
     told(2, || files[2].read_at(0, &mut [0; 1000]));
-    // What was lent can still be read; what is new needs the server.
+    // Lent objects can still be read; new ones need the server.
     told(2, || wide.write_at(0, &data).and_then(|()| wide.sync()));
     for (server, file) in files.iter().enumerate().take(2) {
         write_much(file, server as u64);
     }
-    // Names are the manager's, which lives.
+    // Names belong to the manager, which is running.
     assert_eq!(partition.metadata("wide").unwrap().size, 400_000);
     stage.up();
     let later = stage.mount();
@@ -82,7 +82,7 @@ fn a_stopped_server_is_named_and_others_go_on() {
         file.sync().unwrap();
     }
     stage.signal(1, Signal::STOP);
-    // What fits into the outbox returns; whoever needs the server to have it is told.
+    // Writes that fit into the outbox return; a call that needs the server to have them fails.
     let error = told(1, || files[1].write_at(0, &[2; 1000]).and_then(|()| files[1].sync()));
     assert_eq!(error.code(), Code::Unreachable, "{error}");
     told(1, || files[1].read_at(0, &mut [0; 1000]));
@@ -91,7 +91,7 @@ fn a_stopped_server_is_named_and_others_go_on() {
     stage.signal(1, Signal::CONT);
     assert!(until(|| files[1].read_at(0, &mut [0; 1000]).is_ok()), "it is reached again");
     files[1].write_at(0, &[3; 50_000]).unwrap();
-    // What waited for it in the outbox made way for the others' records: that is told, once.
+    // Its undrained records in the outbox were overwritten by others: that is reported, once.
     if let Err(error) = files[1].sync() {
         assert_eq!(error.code(), Code::Lost, "{error}");
         files[1].sync().unwrap();
@@ -99,7 +99,7 @@ fn a_stopped_server_is_named_and_others_go_on() {
     expect(&stage.mount().open("only-on-1").unwrap(), 0, &[3; 50_000]);
 }
 
-/// Every call there is, with the server stopped: none takes longer than it may.
+/// Every call there is, with the server stopped: none exceeds its limit.
 #[test]
 fn every_call_that_needs_a_stopped_server_fails_in_time() {
     let Some(stage) = Stage::start(SERVERS, &small_outbox("files")) else { return };
@@ -172,7 +172,7 @@ fn a_stopped_manager_is_named_in_time() {
     assert!(until(|| partition.metadata("stat").is_ok()), "it is reached again");
 }
 
-/// What a killed server had in its own memory is lost, and the writer hears of it, once.
+/// Data in a killed server's own memory is lost, and the writer gets an error, once.
 #[test]
 fn lost_writes_are_told() {
     let Some(stage) = Stage::start(2, &small_outbox("direct")) else { return };
@@ -182,21 +182,21 @@ fn lost_writes_are_told() {
     synced.write_at(0, &data).unwrap();
     synced.sync().unwrap();
     unsynced.write_at(0, &data).unwrap();
-    // Taken from the outbox into the server's cache: now it is the server's to lose.
+    // Drained from the outbox into the server's cache: now the server can lose it.
     unsynced.read_at(0, &mut vec![0; 300_000]).unwrap();
     stage.signal(1, Signal::KILL);
     stage.up();
     let error = told_lost(&unsynced);
     assert!(error.to_string().contains("server 1") || error.to_string().contains("server 0"), "{error}");
     expect(&stage.mount().open("synced").unwrap(), 0, &data);
-    // The same handle works on.
+    // The same handle works.
     assert!(until(|| unsynced.write_at(0, &data).is_ok()), "the file can be written again");
     unsynced.sync().unwrap();
     expect(&stage.mount().open("unsynced").unwrap(), 0, &data);
 }
 
-/// Records of several files wait for a server that is gone. Giving a lease of one of them back gives all of them up, and every file is
-/// told (simulated as `client-abandon-quietly`).
+/// Records of several files wait for a dead server. Returning the lease of one of them drops all of them, and every file reports it
+/// (simulated as `client-abandon-quietly`).
 #[test]
 fn records_that_are_given_up_are_told_to_each_of_their_files() {
     let Some(stage) = Stage::start(2, "stripe = \"16KiB\"") else { return };
@@ -210,13 +210,13 @@ fn records_that_are_given_up_are_told_to_each_of_their_files() {
         file.write_at(0, &[1; 100]).unwrap();
         file.sync().unwrap();
     }
-    // Stopped first, so that it takes nothing any more.
+    // Stopped first, so that it drains nothing any more.
     stage.signal(1, Signal::STOP);
     wanted.write_at(0, &[2; 100]).unwrap();
     other.write_at(0, &[2; 100]).unwrap();
     stage.signal(1, Signal::KILL);
     let reader = stage.mount();
-    // Either way the lease is back with the manager, and the records are given up.
+    // In both cases the lease is back at the manager, and the records are dropped.
     let _ = reader.open("wanted").unwrap().read_at(0, &mut [0; 100]);
     stage.up();
     for file in [wanted, other] {
@@ -225,7 +225,7 @@ fn records_that_are_given_up_are_told_to_each_of_their_files() {
     }
 }
 
-/// Syncs until the server is reached again; the first that reaches it must tell of the loss.
+/// Syncs until the server is reached again; the first sync that reaches it must report the loss.
 fn told_lost(file: &File) -> pario::Error {
     let mut told = None;
     assert!(until(|| match file.sync() {
@@ -242,17 +242,17 @@ fn told_lost(file: &File) -> pario::Error {
     told.unwrap()
 }
 
-/// A server dies at any moment of a writer's work; every sync that returned holds.
+/// A server dies at any time during a writer's work; every returned sync holds.
 fn syncs_hold(store: &str, seeds: std::ops::Range<u64>) {
     let Some(stage) = Stage::start(SERVERS, &small_outbox(store)) else { return };
     for seed in seeds {
-        let mut chance = Chance::new(seed);
+        let mut chance = SeededRandom::new(seed);
         let (victim, rounds) = (chance.index(SERVERS), 3 + chance.index(8));
         let name = format!("f-{seed}");
         let partition = stage.mount();
         let file = partition.create(&name).unwrap();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        // Regions that were synced are not written again.
+        // Synced regions are not written again.
         let acknowledged = std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 let mut acknowledged = 0;
@@ -296,7 +296,12 @@ fn every_sync_that_returned_holds_direct() {
     syncs_hold("direct", 10..14);
 }
 
-/// Closed files, too, and names: whichever server dies right behind the close.
+#[test]
+fn every_sync_that_returned_holds_log() {
+    syncs_hold("log", 20..24);
+}
+
+/// Closed files, too, and names: any server dies right after the close.
 #[test]
 fn every_close_that_returned_holds() {
     let Some(stage) = Stage::start(SERVERS, &small_outbox("direct")) else { return };
@@ -320,7 +325,7 @@ fn every_close_that_returned_holds() {
     }
 }
 
-/// A client that outlives all servers mounts nothing anew: after `up` it goes on.
+/// A client that outlives all servers does not mount again: after `up` it continues.
 #[test]
 fn a_mount_outlives_its_servers() {
     let Some(stage) = Stage::start(2, &small_outbox("files")) else { return };

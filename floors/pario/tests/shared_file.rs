@@ -1,4 +1,4 @@
-//! The cooperative cache: a group's files on a plain file system, against a byte array and against the plain file afterwards.
+//! The file cache: a group's files on a plain file system, compared with a byte array and with the plain file afterwards.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,29 +9,29 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use common::{Chance, pattern};
+use common::{SeededRandom, pattern};
 use pario::core::Code;
 use pario::group::{Group, threads_on};
-use pario::{CacheStats, Datatype, GroupFile, Placement, Seek, SharedOptions, open_shared};
+use pario::{CacheOptions, CacheStats, Datatype, GroupFile, Placement, Seek, open_cached};
 
 const BLOCK: u64 = 4096;
 
-/// Small blocks, each with a home of its own.
-fn small(cache_blocks: u64) -> SharedOptions {
-    SharedOptions {
+/// Small blocks, each with its own home server.
+fn small(cache_blocks: u64) -> CacheOptions {
+    CacheOptions {
         create: true,
         cache_bytes: cache_blocks * BLOCK,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
-        // Blocks are kept on one node too, whatever the file system below.
+        // Blocks are cached on one node too, on any file system below.
         direct: Some(false),
-        ..SharedOptions::default()
+        ..CacheOptions::default()
     }
 }
 
-/// The same, cached at the blocks' homes, where they are touched first, or where they were overwritten last.
-fn placed(cache_blocks: u64, placement: Placement) -> SharedOptions {
-    SharedOptions { placement, ..small(cache_blocks) }
+/// The same, cached at the blocks' home servers, at their first or at their last writer.
+fn placed(cache_blocks: u64, placement: Placement) -> CacheOptions {
+    CacheOptions { placement, ..small(cache_blocks) }
 }
 
 /// Makes three tests of each: one for each placement.
@@ -106,9 +106,9 @@ fn what_a_group_writes_is_read_by_all_and_is_in_the_plain_file(placement: Placem
         let before = pattern(50_000, 1);
         std::fs::write(&path, &before).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
-        let options = SharedOptions { create: false, ..placed(64, placement) };
+        let options = CacheOptions { create: false, ..placed(64, placement) };
         with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &options).unwrap();
+            let file = open_cached(&group, &path, &options).unwrap();
             assert_eq!(file.len().unwrap(), 50_000);
             assert_eq!(file.attr().unwrap().mode, 0o640);
             let mut found = vec![0; 60_000];
@@ -137,15 +137,15 @@ fn what_a_group_writes_is_read_by_all_and_is_in_the_plain_file(placement: Placem
     }
 }
 
-/// One member's chances in a random history; all members know all of them.
-struct Turn {
+/// One member's random choices in a history; all members know all of them.
+struct MemberChoices {
     at: u64,
     bytes: usize,
     seed: u64,
 }
 
-/// What a round of everybody's writes makes of the file: member `rank` sees every so many-th piece from the `rank`-th on.
-fn put(model: &mut Vec<u8>, turns: &[Turn], piece: u64) {
+/// The file contents after the writes of all members: member `rank` sees every so many-th piece from the `rank`-th on.
+fn put(model: &mut Vec<u8>, turns: &[MemberChoices], piece: u64) {
     let size = turns.len() as u64;
     for (rank, turn) in turns.iter().enumerate() {
         for (n, byte) in pattern(turn.bytes, turn.seed).iter().enumerate() {
@@ -160,7 +160,7 @@ fn put(model: &mut Vec<u8>, turns: &[Turn], piece: u64) {
     }
 }
 
-/// Members write and read through views that interleave, in phases, with cuts and syncs between them.
+/// Members write and read through interleaved views, in phases, with truncations and syncs between them.
 fn history(nodes: &[usize], cache_blocks: u64, (seed, placement): (u64, Placement)) {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
@@ -168,13 +168,17 @@ fn history(nodes: &[usize], cache_blocks: u64, (seed, placement): (u64, Placemen
     std::fs::write(&path, &model).unwrap();
     let options = placed(cache_blocks, placement);
     let size = nodes.len();
-    let mut chance = Chance::new(seed);
+    let mut chance = SeededRandom::new(seed);
     let (piece, rounds) = (1 + chance.below(3000), 6);
-    let turns: Vec<Vec<Turn>> = (0..rounds)
+    let turns: Vec<Vec<MemberChoices>> = (0..rounds)
         .map(|_| {
             let mut turn = || {
                 let most = if chance.once_in(4) { 200_000 } else { 9000 };
-                Turn { at: chance.below(20_000), bytes: 1 + chance.index(most), seed: chance.next() }
+                MemberChoices {
+                    at: chance.below(20_000),
+                    bytes: 1 + chance.index(most),
+                    seed: chance.next_u64(),
+                }
             };
             (0..size).map(|_| turn()).collect()
         })
@@ -183,7 +187,7 @@ fn history(nodes: &[usize], cache_blocks: u64, (seed, placement): (u64, Placemen
         (0..rounds).map(|_| chance.once_in(3).then(|| chance.below(90_000))).collect();
     let syncs: Vec<bool> = (0..rounds).map(|_| chance.once_in(3)).collect();
     with_group(nodes, |group| {
-        let file = open_shared(&group, &path, &options).unwrap();
+        let file = open_cached(&group, &path, &options).unwrap();
         let (rank, step) = (group.rank() as u64, i64::try_from(piece * size as u64).unwrap());
         let byte = Datatype::elementary(1).unwrap();
         let own =
@@ -234,7 +238,9 @@ fn random_accesses_through_views_are_in_the_plain_file(placement: Placement) {
         match placement {
             Placement::Home => |seed, trace| random_history(seed, trace, Placement::Home),
             Placement::FirstTouch => |seed, trace| random_history(seed, trace, Placement::FirstTouch),
-            Placement::LastWriter => |seed, trace| random_history(seed, trace, Placement::LastWriter),
+            Placement::Auto | Placement::LastWriter => {
+                |seed, trace| random_history(seed, trace, Placement::LastWriter)
+            }
         },
     );
 }
@@ -248,7 +254,7 @@ fn random_history(seed: u64, trace: &common::Trace, placement: Placement) {
     history(nodes, cache_blocks, (seed, placement));
 }
 
-/// The sum over all servers of what one of their counts says.
+/// The sum over all servers of one counter.
 fn total(stats: &[Option<CacheStats>], count: impl Fn(&CacheStats) -> u64) -> u64 {
     stats.iter().flatten().map(count).sum()
 }
@@ -258,7 +264,7 @@ fn what_a_neighbour_just_wrote_is_read_without_the_file_system(placement: Placem
         let dir = tempfile::tempdir().unwrap();
         let path = path_in(&dir);
         let stats = with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &placed(1000, placement)).unwrap();
+            let file = open_cached(&group, &path, &placed(1000, placement)).unwrap();
             let (rank, size) = (group.rank() as u64, group.size() as u64);
             file.write_at(rank * 20_000, &pattern(20_000, rank)).unwrap();
             group.barrier().unwrap();
@@ -286,9 +292,9 @@ fn only_written_bytes_reach_the_file_beside_what_strangers_write(placement: Plac
     std::fs::write(&path, vec![b'.'; 10_000]).unwrap();
     let stranger = std::fs::File::options().write(true).open(&path).unwrap();
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
+        let file = open_cached(&group, &path, &placed(100, placement)).unwrap();
         let rank = group.rank() as u64;
-        // Known to the cache before the stranger comes.
+        // Known to the cache before the other program opens it.
         let mut all = [0; 10_000];
         file.read_at(0, &mut all).unwrap();
         file.write_at(100 + 4096 * rank, b"group").unwrap();
@@ -298,7 +304,7 @@ fn only_written_bytes_reach_the_file_beside_what_strangers_write(placement: Plac
             stranger.write_all_at(b"longer", 12_000).unwrap();
         }
         group.barrier().unwrap();
-        // Between two groups, as between any two programs, syncing around it makes it seen.
+        // Between two groups, as between any two programs, data is visible after sync on both sides.
         file.sync().unwrap();
         let mut found = [0; 8];
         file.read_at(110, &mut found).unwrap();
@@ -321,7 +327,7 @@ fn two_groups_write_disjoint_bytes_of_the_same_blocks(placement: Placement) {
     std::fs::write(&path, vec![0; 40_000]).unwrap();
     let write = |nodes: &[usize], first: usize, mark: u8| {
         with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
+            let file = open_cached(&group, &path, &placed(100, placement)).unwrap();
             for at in (first + 2 * group.rank() * 100..40_000).step_by(200 * group.size()) {
                 file.write_at(at as u64, &[mark; 100]).unwrap();
             }
@@ -340,7 +346,7 @@ fn one_pool_serves_all_files_and_stays_within_its_size(placement: Placement) {
     let dir = tempfile::tempdir().unwrap();
     with_group(&[0, 1], |group| {
         let names: Vec<PathBuf> = (0..3).map(|n| dir.path().join(format!("file-{n}"))).collect();
-        let open = |name: &PathBuf| open_shared(&group, name, &placed(8, placement)).unwrap();
+        let open = |name: &PathBuf| open_cached(&group, name, &placed(8, placement)).unwrap();
         let files: Vec<GroupFile> = names.iter().map(open).collect();
         for round in 0..5u64 {
             for (n, file) in files.iter().enumerate() {
@@ -352,7 +358,7 @@ fn one_pool_serves_all_files_and_stays_within_its_size(placement: Placement) {
                 assert!(stats.cached_bytes <= 8 * BLOCK, "{stats:?}");
             }
         }
-        // The same file once more, under the same servers.
+        // The same file again, under the same servers.
         let again = open(&names[0]);
         group.barrier().unwrap();
         let mut found = vec![0; 9000];
@@ -362,7 +368,7 @@ fn one_pool_serves_all_files_and_stays_within_its_size(placement: Placement) {
         for file in files {
             file.close().unwrap();
         }
-        // And after everything was closed, from new servers.
+        // And after all handles were closed, from new servers.
         let file = open(&names[2]);
         assert_eq!(file.len().unwrap(), 90_000);
         file.read_at(0, &mut found).unwrap();
@@ -377,7 +383,7 @@ fn two_requests_that_exceed_the_pool_together_do_not_wait_for_each_other(placeme
         let dir = tempfile::tempdir().unwrap();
         let path = path_in(&dir);
         with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &placed(8, placement)).unwrap();
+            let file = open_cached(&group, &path, &placed(8, placement)).unwrap();
             for round in 0..20u64 {
                 let at = (round + group.rank() as u64) % 4 * BLOCK;
                 file.write_at(at, &vec![1; bytes]).unwrap();
@@ -394,8 +400,8 @@ fn what_is_larger_than_the_pool_goes_past_it(placement: Placement) {
     let path = path_in(&dir);
     for nodes in [&[0, 0][..], &[0, 1]] {
         let stats = with_group(nodes, |group| {
-            let file = open_shared(&group, &path, &placed(3, placement)).unwrap();
-            // Something dirty that the large one goes over, and something beside it.
+            let file = open_cached(&group, &path, &placed(3, placement)).unwrap();
+            // Dirty data under the large write, and dirty data beside it.
             file.write_at(50_000, b"overwritten").unwrap();
             file.write_at(900_000, b"beside").unwrap();
             group.barrier().unwrap();
@@ -410,7 +416,7 @@ fn what_is_larger_than_the_pool_goes_past_it(placement: Placement) {
             let stats = file.cache_stats();
             if let Some(stats) = &stats {
                 assert!(stats.cached_bytes <= 3 * BLOCK, "{stats:?}");
-                // At their homes both servers have a large part of it; whoever touches first may have nearly all.
+                // With home placement both servers have a large part of it; with first touch one may have nearly all.
                 assert!(0 < stats.straight || placement != Placement::Home, "{stats:?}");
             }
             file.close().unwrap();
@@ -430,7 +436,7 @@ fn a_reader_in_equal_steps_has_the_next_on_their_way() {
     let all = pattern(usize::try_from(READS * 7000).unwrap(), 3);
     std::fs::write(&path, &all).unwrap();
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &small(1000)).unwrap();
+        let file = open_cached(&group, &path, &placed(1000, Placement::Home)).unwrap();
         let mut found = [0; 500];
         for n in 0..READS {
             let at = usize::try_from(n * 7000).unwrap() + 1000;
@@ -441,11 +447,36 @@ fn a_reader_in_equal_steps_has_the_next_on_their_way() {
                 assert!(n + 1 < asked, "{asked} requests for {} reads: none ahead", n + 1);
             }
         }
-        // Some places lie in two blocks; nothing is asked for twice.
+        // Some ranges lie in two blocks; no block is requested twice.
         let places = (0..READS + 4).map(|n| u64::from(n * 7000 % BLOCK + 1500 > BLOCK) + 1).sum::<u64>();
         assert!(file.counts().read_messages <= places, "{}", file.counts().read_messages);
         file.close().unwrap();
     });
+}
+
+#[test]
+fn a_group_that_sets_no_placement_follows_its_writers_across_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = path_in(&dir);
+    for (nodes, placement) in [(&[0, 0][..], Placement::Home), (&[0, 1][..], Placement::LastWriter)] {
+        with_group(nodes, |group| {
+            let file = open_cached(&group, &path, &small(100)).unwrap();
+            assert_eq!(file.placement(), Some(placement));
+            let block = pattern(usize::try_from(BLOCK).unwrap(), group.rank() as u64);
+            // The second member overwrites the block of the first: it moves there, if there are two nodes.
+            for rank in 0..group.size() {
+                if group.rank() == rank {
+                    file.write_at(0, &block).unwrap();
+                }
+                group.barrier().unwrap();
+            }
+            let takes = file.cache_stats().map_or(0, |stats| stats.takes);
+            let moved = group.rank() == 1 && placement == Placement::LastWriter;
+            assert_eq!(takes, u64::from(moved), "handovers requested by rank {}", group.rank());
+            file.close().unwrap();
+        });
+        assert!(std::fs::read(&path).unwrap() == pattern(usize::try_from(BLOCK).unwrap(), 1));
+    }
 }
 
 fn pointers_and_atomic_mode_are_those_of_any_file(placement: Placement) {
@@ -453,7 +484,7 @@ fn pointers_and_atomic_mode_are_those_of_any_file(placement: Placement) {
     let path = path_in(&dir);
     let size = 4;
     with_group(&[0, 1, 0, 1], |group| {
-        let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
+        let file = open_cached(&group, &path, &placed(100, placement)).unwrap();
         file.write_ordered(&[b'a' + u8::try_from(group.rank()).unwrap(); 10]).unwrap();
         file.write_shared(&[b'x'; 10]).unwrap();
         group.barrier().unwrap();
@@ -479,9 +510,9 @@ fn locks_surround_accesses_where_caches_below_are_not_coherent(placement: Placem
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     for (noncoherent, locked) in [(Some(true), true), (Some(false), false), (None, false)] {
-        let options = SharedOptions { noncoherent, ..placed(100, placement) };
+        let options = CacheOptions { noncoherent, ..placed(100, placement) };
         let stats = with_group(&[0, 1], |group| {
-            let file = open_shared(&group, &path, &options).unwrap();
+            let file = open_cached(&group, &path, &options).unwrap();
             file.write_at(group.rank() as u64 * 10_000, &pattern(10_000, 5)).unwrap();
             file.sync().unwrap();
             file.read_at(0, &mut [0; 20_000]).unwrap();
@@ -498,10 +529,10 @@ fn locks_surround_accesses_where_caches_below_are_not_coherent(placement: Placem
 }
 
 #[track_caller]
-fn refused(path: &Path, options: &SharedOptions, code: Code) {
+fn refused(path: &Path, options: &CacheOptions, code: Code) {
     let path = path.to_owned();
-    for told in with_group(&[0, 1, 0], |group| open_shared(&group, &path, options).err()) {
-        let error = told.expect("all are told");
+    for told in with_group(&[0, 1, 0], |group| open_cached(&group, &path, options).err()) {
+        let error = told.expect("all members get the error");
         assert_eq!(error.code(), code, "{error}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
@@ -510,12 +541,12 @@ fn refused(path: &Path, options: &SharedOptions, code: Code) {
 #[test]
 fn what_cannot_be_opened_is_told_to_all_with_its_path() {
     let dir = tempfile::tempdir().unwrap();
-    let existing = SharedOptions { create: false, ..small(10) };
+    let existing = CacheOptions { create: false, ..small(10) };
     refused(&dir.path().join("missing"), &existing, Code::NotFound);
     refused(dir.path(), &existing, Code::IsDirectory);
     let path = path_in(&dir);
     std::fs::write(&path, b"here").unwrap();
-    refused(&path, &SharedOptions { create_new: true, ..small(10) }, Code::Exists);
+    refused(&path, &CacheOptions { create_new: true, ..small(10) }, Code::Exists);
     refused(Path::new("/dev/null"), &existing, Code::Unsupported);
     if !rustix::process::geteuid().is_root() {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o400)).unwrap();
@@ -523,7 +554,7 @@ fn what_cannot_be_opened_is_told_to_all_with_its_path() {
     }
     let told = with_group(&[0, 0], |group| {
         let name = dir.path().join(format!("file-{}", group.rank()));
-        open_shared(&group, name, &small(10)).unwrap_err().code()
+        open_cached(&group, name, &small(10)).unwrap_err().code()
     });
     assert_eq!(told, [Code::NotSame, Code::NotSame]);
 }
@@ -533,14 +564,14 @@ fn reading_only_writing_only_and_cutting_at_open(placement: Placement) {
     let path = path_in(&dir);
     std::fs::write(&path, b"before").unwrap();
     with_group(&[0, 1], |group| {
-        let reading = SharedOptions { write: false, create: false, ..placed(10, placement) };
-        let file = open_shared(&group, &path, &reading).unwrap();
+        let reading = CacheOptions { write: false, create: false, ..placed(10, placement) };
+        let file = open_cached(&group, &path, &reading).unwrap();
         let mut found = [0; 10];
         assert_eq!(file.read_at_all(0, &mut found).unwrap(), 6);
         assert_eq!(file.write_at(0, b"no").unwrap_err().code(), Code::NotWritable);
         file.close().unwrap();
-        let writing = SharedOptions { read: false, ..placed(10, placement) };
-        let file = open_shared(&group, &path, &writing).unwrap();
+        let writing = CacheOptions { read: false, ..placed(10, placement) };
+        let file = open_cached(&group, &path, &writing).unwrap();
         file.write_at(6 + 3 * group.rank() as u64, b"abc").unwrap();
         assert_eq!(file.read_at(0, &mut found).unwrap_err().code(), Code::NotReadable);
         file.close().unwrap();
@@ -548,7 +579,7 @@ fn reading_only_writing_only_and_cutting_at_open(placement: Placement) {
     assert_eq!(std::fs::read(&path).unwrap(), b"beforeabcabc");
     with_group(&[0, 1], |group| {
         let file =
-            open_shared(&group, &path, &SharedOptions { truncate: true, ..placed(10, placement) }).unwrap();
+            open_cached(&group, &path, &CacheOptions { truncate: true, ..placed(10, placement) }).unwrap();
         assert_eq!(file.len().unwrap(), 0);
         file.set_len(9000).unwrap();
         group.barrier().unwrap();
@@ -567,7 +598,7 @@ fn what_lies_beyond_every_file_is_refused_with_the_path() {
     let dir = tempfile::tempdir().unwrap();
     let path = path_in(&dir);
     let told = with_group(&[0, 0], |group| {
-        let file = open_shared(&group, &path, &small(10)).unwrap();
+        let file = open_cached(&group, &path, &small(10)).unwrap();
         let error = file.write_at(i64::MAX as u64 - 10, b"beyond every file").unwrap_err();
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         file.close().unwrap();
@@ -577,20 +608,20 @@ fn what_lies_beyond_every_file_is_refused_with_the_path() {
 }
 
 /// A file system of a few bytes.
-struct Tmpfs(tempfile::TempDir);
+struct TinyTmpfs(tempfile::TempDir);
 
-impl Tmpfs {
-    fn new(bytes: u64) -> Tmpfs {
+impl TinyTmpfs {
+    fn new(bytes: u64) -> TinyTmpfs {
         let dir = tempfile::tempdir().unwrap();
         let size = format!("size={bytes}");
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "pario-test"]).arg(dir.path()).status();
         assert!(mounted.unwrap().success(), "root mounts a file system");
-        Tmpfs(dir)
+        TinyTmpfs(dir)
     }
 }
 
-impl Drop for Tmpfs {
+impl Drop for TinyTmpfs {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
@@ -601,19 +632,19 @@ fn needs_root_a_full_file_system_is_told_to_all_at_sync_and_nothing_else_is_lost
         eprintln!("SKIPPED, needs root");
         return;
     }
-    let full = Tmpfs::new(1 << 20);
+    let full = TinyTmpfs::new(1 << 20);
     let path = full.0.path().join("plain");
     let ballast = full.0.path().join("ballast");
     std::fs::write(&ballast, vec![1; 900 << 10]).unwrap();
     with_group(&[0, 1], |group| {
-        let file = open_shared(&group, &path, &placed(100, placement)).unwrap();
+        let file = open_cached(&group, &path, &placed(100, placement)).unwrap();
         let mine = pattern(150_000, group.rank() as u64);
         file.write_at(group.rank() as u64 * 150_000, &mine).unwrap();
         let error = file.sync().unwrap_err();
         assert_eq!(error.code(), Code::NoSpace, "{error}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
         group.barrier().unwrap();
-        // With room again it goes on where it was.
+        // With free space again it continues.
         if group.rank() == 0 {
             std::fs::remove_file(&ballast).unwrap();
         }

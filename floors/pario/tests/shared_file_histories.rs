@@ -1,9 +1,9 @@
-//! Random groups on one plain file through cooperative caches: one or two groups at once, several nodes, small pools and blocks, opened and
-//! closed again and again, against a byte array.
+//! Random groups on one plain file through file caches: one or two groups concurrently, several nodes, small pools and blocks, opened and
+//! closed repeatedly, compared with a byte array.
 //!
 //! Every rank owns every n-th cell of the file and writes only there, so that accesses are disjoint while their blocks are shared, between
-//! the groups too. No sync and no barrier stands between them. Always: a rank reads what it wrote; a group reads what its members wrote;
-//! in the end the plain file is what all wrote. `PARIO_HISTORIES` says how many, `PARIO_SEED` runs one again.
+//! the groups too. There is no sync and no barrier between them. Always: a rank reads its own writes; a group reads the writes of its
+//! members; in the end the plain file has all writes. `PARIO_HISTORIES` sets the number, `PARIO_SEED` runs one again.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,34 +12,34 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use common::{Chance, Trace, difference, histories, pattern};
+use common::{SeededRandom, Trace, difference, histories, pattern};
 use pario::group::{self, Group};
-use pario::{Datatype, GroupFile, Placement, SharedOptions, open_shared};
+use pario::{CacheOptions, Datatype, GroupFile, Placement, open_cached};
 
 /// In `./test`.
 const HISTORIES: u64 = 60;
 
-/// Bytes of every owner's stream that was written, by owner.
-type Model = Arc<Mutex<Vec<Vec<u8>>>>;
+/// Written bytes of every owner's stream, by owner.
+type CacheModel = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// What is fixed for one history.
+/// Constant for one history.
 #[derive(Clone)]
-struct Ground {
+struct CacheHistorySpec {
     path: PathBuf,
     cell: usize,
     owners: usize,
     stream_bytes: u64,
-    options: SharedOptions,
+    options: CacheOptions,
 }
 
 /// One rank of one group.
-struct Member {
+struct CacheMember {
     group: Arc<dyn Group>,
-    /// The owner that it is, of all ranks of all groups.
+    /// Its owner number, of all ranks of all groups.
     owner: usize,
     first_owner: usize,
-    model: Model,
-    ground: Ground,
+    model: CacheModel,
+    ground: CacheHistorySpec,
     trace: Trace,
 }
 
@@ -49,41 +49,41 @@ fn groups_on_a_plain_file_agree_with_a_byte_array() {
 }
 
 fn history(seed: u64, trace: &Trace) {
-    let mut chance = Chance::new(seed ^ 0x5a4e);
+    let mut chance = SeededRandom::new(seed ^ 0x5a4e);
     let dir = tempfile::tempdir().unwrap();
     let sizes = [1 + chance.index(5), chance.index(4)];
-    let block = chance.of(&[4096, 8192]);
-    let options = SharedOptions {
+    let block = chance.pick(&[4096, 8192]);
+    let options = CacheOptions {
         create: true,
-        cache_bytes: chance.of(&[0, 3, 16, 500]) * block,
+        cache_bytes: chance.pick(&[0, 3, 16, 500]) * block,
         block_bytes: Some(block),
-        stripe_bytes: Some(block * chance.of(&[1, 4])),
+        stripe_bytes: Some(block * chance.pick(&[1, 4])),
         noncoherent: chance.once_in(4).then_some(true),
-        direct: chance.of(&[None, Some(false), Some(true)]),
-        placement: chance.of(&[Placement::Home, Placement::FirstTouch, Placement::LastWriter]),
-        ..SharedOptions::default()
+        direct: chance.pick(&[None, Some(false), Some(true)]),
+        placement: chance.pick(&[Placement::Home, Placement::FirstTouch, Placement::LastWriter]),
+        ..CacheOptions::default()
     };
-    let ground = Ground {
+    let ground = CacheHistorySpec {
         path: dir.path().join("plain"),
-        cell: chance.of(&[1, 16, 700, 5000]),
+        cell: chance.pick(&[1, 16, 700, 5000]),
         owners: sizes.iter().sum(),
-        stream_bytes: chance.of(&[300, 3000, 30_000]),
+        stream_bytes: chance.pick(&[300, 3000, 30_000]),
         options,
     };
-    let nodes = |chance: &mut Chance, size: usize| -> Vec<usize> {
+    let nodes = |chance: &mut SeededRandom, size: usize| -> Vec<usize> {
         let nodes = 1 + chance.index(4);
         (0..size).map(|_| chance.index(nodes)).collect()
     };
     let groups = sizes.map(|size| nodes(&mut chance, size));
     trace.step(format!("groups on nodes {groups:?}, cells of {}, {:?}", ground.cell, ground.options));
-    let model: Model = Arc::new(Mutex::new(vec![Vec::new(); ground.owners]));
+    let model: CacheModel = Arc::new(Mutex::new(vec![Vec::new(); ground.owners]));
     let (mut threads, mut first_owner) = (Vec::new(), 0);
     for nodes in groups.iter().filter(|nodes| !nodes.is_empty()) {
-        let group_seed = chance.next();
+        let group_seed = chance.next_u64();
         for (rank, group) in group::threads_on(nodes).into_iter().enumerate() {
             let owner = first_owner + rank;
             let (model, ground, trace) = (Arc::clone(&model), ground.clone(), trace.clone());
-            let member = Member { group, owner, first_owner, model, ground, trace };
+            let member = CacheMember { group, owner, first_owner, model, ground, trace };
             threads.push(std::thread::spawn(move || member.live(group_seed)));
         }
         first_owner += nodes.len();
@@ -94,11 +94,11 @@ fn history(seed: u64, trace: &Trace) {
     check_whole(&ground.path, &model.lock().unwrap(), &ground);
 }
 
-impl Member {
-    /// Steps that all members of the group take together; what each does in them is its own affair.
+impl CacheMember {
+    /// Steps that all members of the group take together; each member's accesses in them are independent.
     fn live(&self, group_seed: u64) {
-        let mut together = Chance::new(group_seed);
-        let mut mine = Chance::new(group_seed ^ (self.owner as u64 + 1) << 32);
+        let mut together = SeededRandom::new(group_seed);
+        let mut mine = SeededRandom::new(group_seed ^ (self.owner as u64 + 1) << 32);
         let mut file = self.open(&mut together);
         for _ in 0..8 {
             match together.below(8) {
@@ -118,8 +118,8 @@ impl Member {
         self.group.leave();
     }
 
-    fn open(&self, together: &mut Chance) -> GroupFile {
-        let file = open_shared(&self.group, &self.ground.path, &self.ground.options).unwrap();
+    fn open(&self, together: &mut SeededRandom) -> GroupFile {
+        let file = open_cached(&self.group, &self.ground.path, &self.ground.options).unwrap();
         file.set_atomicity(together.once_in(3)).unwrap();
         self.see(&file, self.owner);
         file
@@ -134,10 +134,10 @@ impl Member {
         file.set_view(number(owner) * cell, &byte, &filetype).unwrap();
     }
 
-    fn write(&self, file: &GroupFile, mine: &mut Chance, collective: bool) {
+    fn write(&self, file: &GroupFile, mine: &mut SeededRandom, collective: bool) {
         let offset = mine.below(self.ground.stream_bytes);
         let bytes = usize::try_from(mine.below(self.ground.stream_bytes / 2)).unwrap();
-        let data = pattern(bytes, mine.next());
+        let data = pattern(bytes, mine.next_u64());
         self.trace.step(format!("owner {} writes {bytes} at {offset}, collective: {collective}", self.owner));
         if collective {
             file.write_at_all(offset, &data).unwrap();
@@ -153,7 +153,7 @@ impl Member {
     }
 
     /// Reads from an owner's stream, which does not change meanwhile.
-    fn read(&self, file: &GroupFile, owner: usize, mine: &mut Chance) {
+    fn read(&self, file: &GroupFile, owner: usize, mine: &mut SeededRandom) {
         let offset = mine.below(self.ground.stream_bytes);
         let mut found = vec![0xee; usize::try_from(mine.below(self.ground.stream_bytes)).unwrap()];
         let count = file.read_at(offset, &mut found).unwrap();
@@ -171,8 +171,8 @@ impl Member {
         assert_eq!(what, None, "owner {} reads {} at {offset} of {owner}'s stream", self.owner, found.len());
     }
 
-    /// What any member wrote is seen by all once it has returned, without sync.
-    fn read_neighbour(&self, file: &GroupFile, mine: &mut Chance) {
+    /// A member's write is seen by all once it has returned, without sync.
+    fn read_neighbour(&self, file: &GroupFile, mine: &mut SeededRandom) {
         let neighbour = self.first_owner + (self.group.rank() + 1) % self.group.size();
         self.see(file, neighbour);
         self.read(file, neighbour, mine);
@@ -181,7 +181,7 @@ impl Member {
     }
 }
 
-fn check_whole(path: &Path, streams: &[Vec<u8>], ground: &Ground) {
+fn check_whole(path: &Path, streams: &[Vec<u8>], ground: &CacheHistorySpec) {
     let mut expected: Vec<u8> = Vec::new();
     for (owner, stream) in streams.iter().enumerate() {
         for (number, cell) in stream.chunks(ground.cell).enumerate() {

@@ -1,4 +1,4 @@
-//! The cooperative cache between hosts: each member is a thread in a network namespace of its own, so that nothing but a cable joins them.
+//! The file cache between hosts: each member is a thread in its own network namespace, joined only by a virtual cable.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -10,22 +10,22 @@ use std::process::Command;
 
 use common::pattern;
 use pario::group::threads_on;
-use pario::{Placement, SharedOptions, open_shared};
+use pario::{CacheOptions, Placement, open_cached};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// Network namespaces with a cable between them; gone when dropped, also by a failed test.
-struct Hosts([String; 2]);
+/// Network namespaces with a virtual cable between them; removed when dropped, also by a failed test.
+struct CacheHosts([String; 2]);
 
-impl Hosts {
-    /// `None`, said aloud, where they cannot be had.
-    fn new() -> Option<Hosts> {
+impl CacheHosts {
+    /// `None`, with a message, if they are not available.
+    fn new() -> Option<CacheHosts> {
         let skip = std::env::var_os("PARIO_TEST_SKIP_NETNS").is_some();
         if skip || !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED, no network namespaces: not root, or PARIO_TEST_SKIP_NETNS is set");
             return None;
         }
         let name = |letter: char| format!("pario-cache-{}{letter}", std::process::id());
-        let hosts = Hosts([name('a'), name('b')]);
+        let hosts = CacheHosts([name('a'), name('b')]);
         let [a, b] = &hosts.0;
         ip(&["netns", "add", a]);
         ip(&["netns", "add", b]);
@@ -38,14 +38,14 @@ impl Hosts {
         Some(hosts)
     }
 
-    /// Puts this thread, and those that it starts, on a host.
+    /// Moves this thread, and those that it starts, to a host.
     fn enter(&self, host: usize) {
         let space = File::open(format!("/run/netns/{}", self.0[host])).unwrap();
         move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     }
 }
 
-impl Drop for Hosts {
+impl Drop for CacheHosts {
     fn drop(&mut self) {
         for space in &self.0 {
             let _ = Command::new("ip").args(["netns", "delete", space]).status();
@@ -67,22 +67,22 @@ fn needs_root_hosts_share_a_file_over_the_network() {
 
 fn share(placement: Placement) {
     const PART: usize = 100_000;
-    let Some(hosts) = Hosts::new() else { return };
+    let Some(hosts) = CacheHosts::new() else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("plain");
-    let options = SharedOptions {
+    let options = CacheOptions {
         create: true,
         block_bytes: Some(4096),
         stripe_bytes: Some(4096),
         placement,
-        ..SharedOptions::default()
+        ..CacheOptions::default()
     };
     std::thread::scope(|scope| {
         for group in threads_on(&[0, 1, 0, 1]) {
             let (hosts, path, options) = (&hosts, &path, &options);
             scope.spawn(move || {
                 hosts.enter(group.rank() % 2);
-                let file = open_shared(&group, path, options).unwrap();
+                let file = open_cached(&group, path, options).unwrap();
                 let rank = group.rank();
                 file.write_at((rank * PART) as u64, &pattern(PART, rank as u64)).unwrap();
                 group.barrier().unwrap();

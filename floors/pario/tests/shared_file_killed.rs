@@ -1,5 +1,5 @@
-//! The cooperative cache between real processes of several nodes, some of which are killed: survivors are told in time and by name, what
-//! was synced is in the plain file, and nothing is left behind.
+//! The file cache between real processes of several nodes, some of which are killed: survivors get an error in time that names the
+//! process, synced data is in the plain file, and no files or processes are left behind.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -14,13 +14,13 @@ use std::time::Duration;
 use common::pattern;
 use common::stage::{TOLD_LIMIT, job, timed, until};
 use pario::group::{self, Hub};
-use pario::{GroupFile, Placement, Result, SharedOptions, open_shared};
+use pario::{CacheOptions, GroupFile, Placement, Result, open_cached};
 use rustix::process::{Pid, Signal, kill_process};
 
 const BLOCK: u64 = 4096;
-/// What each rank writes, in blocks.
+/// Data of each rank, in blocks.
 const SHARE: u64 = 8;
-/// Set for ranks whose blocks are cached where they are touched first.
+/// Set for ranks with first-touch placement.
 const PLACEMENT: &str = "PARIO_TEST_PLACEMENT";
 
 /// Makes three tests of each: one for each placement.
@@ -57,19 +57,19 @@ for_each_placement! {
     a_server_killed_while_nobody_looks_is_told_at_the_next_write,
 }
 
-/// What this process does if it is a rank of a test.
+/// The work of this process if it is a rank of a test.
 #[test]
 fn child() {
     let Some(path) = job() else { return };
     let group = group::from_env().unwrap().expect("a rank has an invitation");
-    let options = SharedOptions {
+    let options = CacheOptions {
         create: true,
         block_bytes: Some(BLOCK),
         stripe_bytes: Some(BLOCK),
         placement: std::env::var(PLACEMENT).unwrap().parse().unwrap(),
-        ..SharedOptions::default()
+        ..CacheOptions::default()
     };
-    let mut file = Some(open_shared(&group, &path, &options).unwrap());
+    let mut file = Some(open_cached(&group, &path, &options).unwrap());
     say("open");
     let mut orders = std::io::stdin().lines();
     while let Some(Ok(order)) = orders.next() {
@@ -96,7 +96,7 @@ fn carry_out(words: &[&str], file: &mut Option<GroupFile>) -> Result<String> {
             let count = file.as_ref().unwrap().read_at(number(1) * SHARE * BLOCK, &mut found)?;
             Ok(format!("{}", count == bytes && found == pattern(bytes, number(2))))
         }
-        // Writes, reads a neighbour's and syncs, round by round, until something goes wrong.
+        // Writes, reads a neighbour's data and syncs in a loop until a call fails.
         "rounds" => {
             let (rank, mut longest) = (number(1), Duration::ZERO);
             for round in 0.. {
@@ -111,7 +111,7 @@ fn carry_out(words: &[&str], file: &mut Option<GroupFile>) -> Result<String> {
                 let read = step(&mut || {
                     file.read_at((rank + 1) % 4 * SHARE * BLOCK, &mut vec![0; bytes]).map(|_| ())
                 });
-                // Whoever failed is there all the same, as a program would that wants all to know.
+                // A failed rank still takes part, like a program that informs all ranks.
                 let synced = step(&mut || file.sync());
                 if let Err(error) = written.and(read).and(synced) {
                     return Ok(format!("{} {error}", longest.as_millis()));
@@ -142,15 +142,15 @@ fn say(line: &str) {
     out.flush().unwrap();
 }
 
-/// A rank of a test; killed when it goes.
-struct Actor {
+/// A rank of a test; killed when dropped.
+struct CacheRank {
     child: Child,
     orders: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-impl Actor {
-    fn start(hub: &Hub, (rank, node): (usize, &str), path: &Path, placement: Placement) -> Actor {
+impl CacheRank {
+    fn start(hub: &Hub, (rank, node): (usize, &str), path: &Path, placement: Placement) -> CacheRank {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "child", "--nocapture"]).env("PARIO_TEST_JOB", path);
         command.envs(hub.invitation(rank).variables()).env("PARIO_NODE", node);
@@ -166,7 +166,7 @@ impl Actor {
                 }
             }
         });
-        Actor { orders: child.stdin.take(), child, lines }
+        CacheRank { orders: child.stdin.take(), child, lines }
     }
 
     fn order(&mut self, order: &str) {
@@ -184,7 +184,7 @@ impl Actor {
         self.hear()
     }
 
-    /// Insists that an order fails, in time, with an error that names a rank.
+    /// Asserts that an order fails, in time, with an error that names a rank.
     #[track_caller]
     fn fails(&mut self, order: &str, rank: usize) {
         self.order(order);
@@ -207,7 +207,7 @@ impl Actor {
     }
 }
 
-impl Drop for Actor {
+impl Drop for CacheRank {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -216,8 +216,8 @@ impl Drop for Actor {
 
 /// Two nodes with two ranks each: ranks 0 and 2 serve.
 struct Cast {
-    ranks: Vec<Actor>,
-    // After the ranks: it goes last.
+    ranks: Vec<CacheRank>,
+    // After the ranks: it is dropped last.
     _hub: Hub,
     dir: tempfile::TempDir,
 }
@@ -227,10 +227,10 @@ impl Cast {
         let dir = tempfile::tempdir().unwrap();
         let hub = Hub::start(4).unwrap();
         let path = dir.path().join("plain");
-        let ranks: Vec<Actor> = ["a", "a", "b", "b"]
+        let ranks: Vec<CacheRank> = ["a", "a", "b", "b"]
             .iter()
             .enumerate()
-            .map(|(rank, node)| Actor::start(&hub, (rank, node), &path, placement))
+            .map(|(rank, node)| CacheRank::start(&hub, (rank, node), &path, placement))
             .collect();
         for rank in &ranks {
             assert_eq!(rank.hear(), "open");
@@ -242,7 +242,7 @@ impl Cast {
         self.dir.path().join("plain")
     }
 
-    /// Everybody does something together.
+    /// All ranks execute an order together.
     #[track_caller]
     fn all(&mut self, order: impl Fn(usize) -> String) {
         for (rank, actor) in self.ranks.iter_mut().enumerate() {
@@ -254,7 +254,7 @@ impl Cast {
         }
     }
 
-    /// Everybody's share was written with these seeds and is in the plain file.
+    /// The data of all ranks was written with these seeds and is in the plain file.
     #[track_caller]
     fn check_plain(&self, seed: impl Fn(usize) -> u64) {
         let found = std::fs::read(self.path()).unwrap();
@@ -265,7 +265,7 @@ impl Cast {
                 "the share of rank {rank}"
             );
         }
-        // Names are memory, sockets have no files.
+        // Names are in memory, sockets have no files.
         assert_eq!(std::fs::read_dir(self.dir.path()).unwrap().count(), 1, "only the file is there");
     }
 }
@@ -327,7 +327,7 @@ fn a_killed_server_is_told_by_its_rank_and_what_was_synced_is_safe(placement: Pl
     }
 }
 
-/// Kills one of them in the middle of everything. What had been synced by all is there: of this round, or of the next one.
+/// Kills one of them during its work. Data synced by all is present: of this iteration, or of the next one.
 fn killed_at_any_moment(victim: usize, after: u64, placement: Placement) {
     let mut cast = Cast::start(placement);
     for (rank, actor) in cast.ranks.iter_mut().enumerate() {
@@ -385,8 +385,8 @@ fn what_a_killed_writer_had_written_is_read_by_others_and_reaches_the_file(place
     for rank in [0, 2, 3] {
         cast.ranks[rank].failed("close", 1);
     }
-    // Each server writes down what it has when its process lets the file go.
-    let ended = |actor: &mut Actor| actor.ask("threads") == "done 0";
+    // Each server writes back its data when its process closes the file.
+    let ended = |actor: &mut CacheRank| actor.ask("threads") == "done 0";
     assert!(until(|| ended(&mut cast.ranks[0])) && until(|| ended(&mut cast.ranks[2])));
     cast.check_plain(|rank| if rank == 1 { 77 } else { rank as u64 });
 }
@@ -397,12 +397,12 @@ fn a_server_killed_while_nobody_looks_is_told_at_the_next_write(placement: Place
     cast.ranks[2].kill();
     match placement {
         Placement::Home => {
-            // A write behind may still be taken for one; the next cannot.
+            // A buffered write may still be accepted; the next cannot.
             let told = (0..50).any(|_| cast.ranks[0].ask("write 0 5").contains("rank 2"));
             assert!(told);
         }
-        Placement::FirstTouch | Placement::LastWriter => {
-            // Who writes to what was touched first on the other node goes on; what lies at the dead one is told at once.
+        Placement::Auto | Placement::FirstTouch | Placement::LastWriter => {
+            // Writes to blocks first touched on the other node continue; an access to blocks of the dead node fails immediately.
             for seed in 5..10 {
                 assert_eq!(cast.ranks[0].ask(&format!("write 0 {seed}")), "done ");
                 assert_eq!(cast.ranks[1].ask(&format!("write 1 {seed}")), "done ");

@@ -1,12 +1,12 @@
-//! A sequential reader over TCP, whose next blocks are already asked for when somebody writes the file anew or every server is
-//! replaced: what it reads from then on is what is there, never what was.
+//! A sequential reader over TCP with prefetched blocks when another client rewrites the file or every server is replaced: later reads
+//! return the current data, never the old.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
 use common::stage::{Stage, until};
-use common::{Chance, Trace, histories};
+use common::{SeededRandom, Trace, histories};
 use pario::core::Code;
 use pario::{File, Partition};
 use rustix::process::Signal;
@@ -14,10 +14,10 @@ use rustix::process::Signal;
 const SERVERS: usize = 2;
 const CHUNK: u64 = 64 << 10;
 const CHUNKS: u64 = 40;
-/// Requests that a sequential reader has under way ahead of it.
+/// Requests that read-ahead keeps under way for a sequential reader.
 const AHEAD: u64 = 4;
 
-/// Every word says which writing it is of and where it belongs.
+/// Every word holds its version and offset.
 fn content(version: u64, chunk: u64) -> Vec<u8> {
     (0..CHUNK / 8).flat_map(|step| (version << 40 | (chunk * CHUNK + step * 8)).to_le_bytes()).collect()
 }
@@ -29,7 +29,7 @@ fn write_version(file: &File, version: u64) {
     file.sync().unwrap();
 }
 
-/// What happens between two reads.
+/// The event between two reads.
 #[derive(Clone, Copy, Debug)]
 enum Between {
     Rewritten,
@@ -38,13 +38,13 @@ enum Between {
     RestartedAndRewritten,
 }
 
-struct Scene {
+struct ReadEvent {
     stage: Stage,
     writer: Partition,
     version: u64,
 }
 
-impl Scene {
+impl ReadEvent {
     fn happen(&mut self, what: Between) {
         match what {
             Between::Rewritten => self.rewrite(),
@@ -55,7 +55,7 @@ impl Scene {
             Between::Restarted => self.restart(),
             Between::RestartedAndRewritten => {
                 self.restart();
-                // A client of before may find out first that the servers are others now.
+                // An older client may notice first that the servers were replaced.
                 self.writer = self.stage.mount();
                 self.rewrite();
             }
@@ -76,7 +76,7 @@ impl Scene {
     }
 }
 
-/// Reads a chunk as soon as the servers are there.
+/// Reads a chunk as soon as the servers are running.
 fn read(file: &File, chunk: u64) -> Vec<u8> {
     let mut found = vec![0; usize::try_from(CHUNK).unwrap()];
     assert!(until(|| match file.read_at(chunk * CHUNK, &mut found) {
@@ -96,15 +96,15 @@ fn never_stale(seed: u64, trace: &Trace) {
     let settings = "stripe = \"64KiB\"\ntransport = \"tcp\"";
     let Some(stage) = Stage::start(SERVERS, settings) else { return };
     let writer = stage.mount();
-    let mut scene = Scene { stage, writer, version: 0 };
+    let mut scene = ReadEvent { stage, writer, version: 0 };
     scene.rewrite();
-    let mut chance = Chance::new(seed);
+    let mut chance = SeededRandom::new(seed);
     let reader = scene.stage.mount();
     let file = reader.open("f").unwrap();
     let before = reader.counts().messages;
     read(&file, 0);
     let asked = reader.counts().messages - before;
-    // Its own, and those ahead of it.
+    // The read itself, and the prefetched ones.
     assert!(AHEAD < asked, "{asked} requests for the first of a row: none ahead");
     let mut next = 1;
     for _ in 0..8 {
@@ -118,7 +118,7 @@ fn never_stale(seed: u64, trace: &Trace) {
             );
             next += 1;
         }
-        let what = chance.of(&[
+        let what = chance.pick(&[
             Between::Rewritten,
             Between::CutAndRewritten,
             Between::Restarted,
@@ -128,7 +128,7 @@ fn never_stale(seed: u64, trace: &Trace) {
         scene.happen(what);
         if CHUNKS < next + 10 {
             next = 0;
-            // The reader begins again, and again sequentially.
+            // The reader starts again, sequentially.
             let found = read(&file, next);
             assert!(
                 found == content(scene.version, next),

@@ -1,7 +1,8 @@
-//! A data server is stopped, and many calls that the manager cannot answer without it are under way: calls that do not need it go by.
+//! A data server is stopped, and many calls that the manager cannot answer without it are under way: calls that do not need it overtake
+//! them.
 //!
-//! Always: what went by is known from the order of events, not from how long it took: while the calls that need the server are
-//! with the manager and none of them is answered, all others end.
+//! Always: overtaking is known from the order of events, not from durations: while the calls that need the server are at the manager and
+//! none of them is answered, all others end.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -21,7 +22,7 @@ const STOPPED: usize = 1;
 const CLIENTS: usize = 3;
 const CUTS_OF_EACH: usize = 8;
 const CUTS: usize = CLIENTS * CUTS_OF_EACH;
-/// On a busy machine the calls that go by may take as long as a silent server is borne; then it is tried anew.
+/// On a busy machine the overtaking calls may take as long as the timeout of a silent server; then the test repeats.
 const ATTEMPTS: usize = 5;
 
 fn file_on(partition: &Partition, name: &str, server: usize) -> File {
@@ -29,14 +30,14 @@ fn file_on(partition: &Partition, name: &str, server: usize) -> File {
     options.first_server(u16::try_from(server).unwrap()).open(name).unwrap()
 }
 
-/// Cuts that the manager has begun and no server has finished.
+/// Truncations that the manager has begun and no server has finished.
 fn cuts_under_way(partition: &Partition) -> usize {
     let text = partition.mount_handle().server_status(ServerIndex::MANAGER).unwrap();
     let status: serde_json::Value = serde_json::from_str(&text).unwrap();
     usize::try_from(status["manager"]["unfinished_truncations"].as_u64().unwrap()).unwrap()
 }
 
-/// Everything that can be done without the stopped server, what the manager has to ask a peer for included.
+/// All calls that do not need the stopped server, including those that the manager forwards to a peer.
 fn others_go_on(partition: &Partition, attempt: usize) {
     let data = pattern(100_000, 1);
     for server in (0..SERVERS).filter(|server| *server != STOPPED) {
@@ -59,7 +60,7 @@ fn others_go_on(partition: &Partition, attempt: usize) {
     }
 }
 
-/// Whether everything that does not need the server ended while nothing that needs it had.
+/// Whether all calls that do not need the server ended before any call that needs it.
 fn goes_by(stage: &Stage, attempt: usize) -> bool {
     let clients: Vec<Partition> = (0..CLIENTS).map(|_| stage.mount()).collect();
     let bystander = stage.mount();
@@ -71,7 +72,7 @@ fn goes_by(stage: &Stage, attempt: usize) -> bool {
         file.sync().unwrap();
     }
     assert_eq!(cuts_under_way(&bystander), 0);
-    // Whoever uses the bystander's mount does not share a connection with calls that wait; whoever uses a client's does.
+    // The bystander's session shares no connection with waiting calls; a client's session does.
     others_go_on(&bystander, 100 + attempt);
     stage.signal(STOPPED, Signal::STOP);
     let answered = AtomicUsize::new(0);
@@ -99,7 +100,7 @@ fn goes_by(stage: &Stage, attempt: usize) -> bool {
         went_by
     });
     stage.signal(STOPPED, Signal::CONT);
-    // What could not be finished is, as soon as somebody wants the file.
+    // Unfinished work is finished at the next open of the file.
     for file in &files {
         assert!(until(|| file.set_len(10).is_ok()), "the server is asked again");
         assert_eq!(file.len().unwrap(), 10);
@@ -116,7 +117,7 @@ fn a_stopped_peer_delays_only_calls_that_need_it() {
     );
 }
 
-/// A killed one is no better, and calls that need it are many for as long as it is away.
+/// The same with a killed server, and many calls that need it as long as it is down.
 #[test]
 fn a_killed_peer_delays_only_calls_that_need_it() {
     let Some(stage) = Stage::start(SERVERS, "stripe = \"16KiB\"") else { return };

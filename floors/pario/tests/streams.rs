@@ -1,4 +1,4 @@
-//! Views on the data path: random views, accesses and clients against a byte array, over every transport and store.
+//! Views on the data path: random views, accesses and clients, compared with a byte array, over every transport and store.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -6,9 +6,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Chance, Trace, difference, each, histories, pattern, small};
+use common::{SeededRandom, Trace, difference, each, histories, pattern, small};
 use pario::group::Group;
-use pario::view::{Order, SubarrayDimension};
+use pario::view::{ArrayOrder, SubarrayDimension};
 use pario::{
     Alone, Datatype, Elements, EmbedOptions, EmbedStore, EmbedTransport, GroupFile, Hints, Method, Partition,
     SchedulerSpec, Seek,
@@ -72,7 +72,7 @@ fn interleaved_writers_make_one_file_and_read_each_others_bytes() {
     });
 }
 
-/// Pieces that are too large for records: all members write at the same time, server by server, beside members' small records.
+/// Pieces that are too large for records: all members write concurrently, server by server, beside members' small records.
 #[test]
 fn large_pieces_of_interleaved_views_are_written_directly_and_whole() {
     const RUN: usize = 600_000;
@@ -90,7 +90,7 @@ fn large_pieces_of_interleaved_views_are_written_directly_and_whole() {
                 file.set_view(displacement, &byte(), &filetype).unwrap();
                 for (dump, bytes) in data[rank].chunks(2 * RUN).enumerate() {
                     let at = dump as u64 * 2 * RUN as u64;
-                    // The last member's own small pieces go by records, which large ones of the others must bear.
+                    // The last member's own small pieces are records, concurrent with the large pieces of the others.
                     if rank == 3 {
                         let (head, tail) = bytes.split_at(1000);
                         file.write_at(at, head).unwrap();
@@ -164,7 +164,7 @@ fn elements_of_all(client: &Partition, group: &Arc<dyn Group>, method: Method) {
     assert_eq!(file.byte_offset(7).unwrap(), 15 + rank * 5 + 2);
     let memory = pattern(4000, rank);
     let elements = Elements::new(&Datatype::vector(100, 3, 8, &byte()).unwrap(), 2).unwrap();
-    // Twice 600 bytes: at an offset, and at the pointer, which is put behind them.
+    // Twice 600 bytes: at an offset, and at the pointer, which is set to their end.
     file.write_elements_at_all(0, &memory, 100, &elements).unwrap();
     file.seek(Seek::Set(600)).unwrap();
     file.write_elements_all(&memory, 1300, &elements).unwrap();
@@ -185,7 +185,7 @@ fn elements_of_all(client: &Partition, group: &Arc<dyn Group>, method: Method) {
     group.leave();
 }
 
-/// Found by `group_histories`: a write of nothing in the middle of a piece made the file longer.
+/// Found by `group_histories`: an empty write in the middle of a piece extended the file.
 #[test]
 fn a_write_of_nothing_changes_nothing() {
     let partition = Partition::embed(&small(2, 16 << 10)).unwrap();
@@ -228,7 +228,7 @@ fn a_view_is_told_once_and_steady_writes_send_nothing() {
     file.close().unwrap();
 }
 
-/// As HDF5 writes hyperslabs: every transfer has a file type of its own, which differs from the others only in its place.
+/// As HDF5 writes hyperslabs: every transfer has its own file type, which differs from the others only in its displacement.
 #[test]
 fn a_box_that_is_moved_through_an_array_is_told_once() {
     const ROWS: i64 = 400;
@@ -243,7 +243,7 @@ fn a_box_that_is_moved_through_an_array_is_told_once() {
             SubarrayDimension { size: ROWS, subsize: 10, start: row },
             SubarrayDimension { size: COLUMNS, subsize: 12, start: column },
         ];
-        let of = Datatype::subarray(&dimensions, Order::C, &byte()).unwrap();
+        let of = Datatype::subarray(&dimensions, ArrayOrder::C, &byte()).unwrap();
         file.set_view(0, &byte(), &of).unwrap();
         let data = pattern(120, number.cast_unsigned());
         file.write_at(0, &data).unwrap();
@@ -262,14 +262,14 @@ fn a_box_that_is_moved_through_an_array_is_told_once() {
     file.set_view(0, &byte(), &byte()).unwrap();
     let mut found = vec![0; model.len()];
     assert_eq!(file.read_at(0, &mut found).unwrap(), model.len());
-    assert!(found == model, "what was written is in its place");
+    assert!(found == model, "written data is at its offset");
     // Read through such views too, by message and by mapping.
     for number in (0..1000).step_by(37) {
         let dimensions = [
             SubarrayDimension { size: ROWS, subsize: 10, start: number % 40 * 10 },
             SubarrayDimension { size: COLUMNS, subsize: 12, start: number / 40 * 12 },
         ];
-        let of = Datatype::subarray(&dimensions, Order::C, &byte()).unwrap();
+        let of = Datatype::subarray(&dimensions, ArrayOrder::C, &byte()).unwrap();
         file.set_view(0, &byte(), &of).unwrap();
         let mut found = [0; 120];
         assert_eq!(file.read_at(0, &mut found).unwrap(), 120);
@@ -323,17 +323,17 @@ fn random_views_are_as_good_as_a_byte_array() {
     histories(60, history);
 }
 
-/// Several clients with random views on one file; writes are disjoint by construction (each client has its own column of bytes) except
-/// for those of the first client, which come while nobody else writes; every client reads its own writes and, now and then, all.
+/// Several clients with random views on one file; writes are disjoint by construction (each client has its own column of bytes) except for
+/// those of the first client, which are made while no other client writes; every client reads its own writes and, now and then, all.
 fn history(seed: u64, trace: &Trace) {
-    let mut chance = Chance::new(seed);
-    let policy = Chance::new(!seed).of(&["fifo", "mlf", "wfq"]).to_owned();
+    let mut chance = SeededRandom::new(seed);
+    let policy = SeededRandom::new(!seed).pick(&["fifo", "mlf", "wfq"]).to_owned();
     let options = EmbedOptions {
         scheduler: SchedulerSpec { policy, ..SchedulerSpec::default() },
-        transport: chance.of(&common::TRANSPORTS),
-        store: chance.of(&common::STORES),
-        outbox_bytes: chance.of(&[256 << 10, 1 << 20]),
-        ..small(1 + u16::try_from(chance.below(5)).unwrap(), chance.of(&[4096, 16 << 10, 64 << 10]))
+        transport: chance.pick(&common::TRANSPORTS),
+        store: chance.pick(&common::STORES),
+        outbox_bytes: chance.pick(&[256 << 10, 1 << 20]),
+        ..small(1 + u16::try_from(chance.below(5)).unwrap(), chance.pick(&[4096, 16 << 10, 64 << 10]))
     };
     trace.step(format!("{options:?}"));
     let partition = Partition::embed(&options).unwrap();
@@ -348,20 +348,20 @@ fn history(seed: u64, trace: &Trace) {
         file.set_view(displacement, &byte(), &filetype).unwrap();
         let view = file.view();
         let offset = chance.below(20_000);
-        let bytes = chance.of(&[1u64, 40, 900, 30_000, 150_000]);
+        let bytes = chance.pick(&[1u64, 40, 900, 30_000, 150_000]);
         let extents: Vec<(usize, usize)> = view
             .extents(offset..offset + bytes)
             .map(|extent| {
                 (usize::try_from(extent.file_offset).unwrap(), usize::try_from(extent.bytes).unwrap())
             })
             .collect();
-        let end = extents.last().map_or(0, |(at, bytes)| at + bytes);
+        let end = extents.iter().map(|(at, bytes)| at + bytes).max().unwrap_or(0);
         trace.step(format!("rank {rank} {step}: {bytes} at {offset} of {view:?}, to {end}"));
         if (12 << 20) < end {
             continue;
         }
-        if chance.once_in(2) {
-            let data = pattern(usize::try_from(bytes).unwrap(), chance.next());
+        if chance.once_in(2) && view.shown_twice(offset..offset + bytes).is_none() {
+            let data = pattern(usize::try_from(bytes).unwrap(), chance.next_u64());
             file.write_at(offset, &data).unwrap();
             model.resize(model.len().max(end), 0);
             let mut done = 0;
@@ -372,10 +372,13 @@ fn history(seed: u64, trace: &Trace) {
         } else {
             let mut back = vec![0xee; usize::try_from(bytes).unwrap()];
             let count = file.read_at(offset, &mut back).unwrap();
-            let expected: Vec<u8> = extents
-                .iter()
-                .flat_map(|(at, bytes)| model.get(*at..model.len().min(at + bytes)).unwrap_or(&[]).to_vec())
-                .collect();
+            let mut expected = Vec::new();
+            for (at, bytes) in extents {
+                expected.extend_from_slice(model.get(at..model.len().min(at + bytes)).unwrap_or(&[]));
+                if model.len() < at + bytes {
+                    break;
+                }
+            }
             assert_eq!(difference(&expected, &back[..count]), None, "step {step}, seed {seed:#x}");
         }
         if chance.once_in(15) {
@@ -389,11 +392,18 @@ fn history(seed: u64, trace: &Trace) {
 }
 
 /// A view as programs make them.
-fn some_view(chance: &mut Chance) -> (i64, Datatype) {
-    let number = |chance: &mut Chance, below: u64| i64::try_from(1 + chance.below(below)).unwrap();
+fn some_view(chance: &mut SeededRandom) -> (i64, Datatype) {
+    let number = |chance: &mut SeededRandom, below: u64| i64::try_from(1 + chance.below(below)).unwrap();
     let displacement = number(chance, 5000);
-    let filetype = match chance.below(5) {
+    let filetype = match chance.below(6) {
         0 => byte(),
+        // Repetitions interleave; a stream that is long enough may show bytes twice.
+        5 => {
+            let (run, far) = (number(chance, 300), number(chance, 40));
+            let extent = run * (2 + i64::try_from(chance.below(3)).unwrap());
+            let blocks = Datatype::hindexed(&[run, run], &[0, extent * far + run], &byte()).unwrap();
+            blocks.resized(0, extent).unwrap()
+        }
         1 => {
             let (run, gap) = (number(chance, 3000), number(chance, 9000));
             Datatype::contiguous(run, &byte()).unwrap().resized(0, run + gap).unwrap()
@@ -406,7 +416,7 @@ fn some_view(chance: &mut Chance) -> (i64, Datatype) {
                     SubarrayDimension { size, subsize: sub, start: size - sub }
                 })
                 .collect();
-            Datatype::subarray(&dims, pario::view::Order::C, &Datatype::elementary(8).unwrap()).unwrap()
+            Datatype::subarray(&dims, pario::view::ArrayOrder::C, &Datatype::elementary(8).unwrap()).unwrap()
         }
         3 => {
             let mut at = 0;

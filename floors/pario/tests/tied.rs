@@ -1,4 +1,4 @@
-//! Clients that are tied to one server: it answers for the blocks of the others, with their help.
+//! Clients tied to one server: it forwards requests for blocks of the others.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -43,7 +43,7 @@ fn one_server_answers_for_all_blocks() {
         let plain = partition.open("f").unwrap();
         plain.read_exact_at(0, &mut back).unwrap();
         assert_eq!(difference(&data, &back), None);
-        // Two thirds of the blocks are others', and went through it twice: there and back.
+        // Two thirds of the blocks are on other servers, and passed through it twice: there and back.
         assert!(1 << 20 < relayed_bytes(partition, 1));
         assert_eq!(relayed_bytes(partition, 2), 0);
     });

@@ -1,5 +1,5 @@
 //! The order of transfers, from traces of messages: a client's requests are all under way before it waits for any, one to each server, and
-//! of all clients no two begin with the same server, nor come to the same one as their second, third and so on.
+//! no two clients begin with the same server, nor reach the same server as their second, third and so on.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -22,25 +22,25 @@ const PIECE: usize = 1000;
 const PIECES: usize = 400;
 const CALLS: usize = 3;
 
-/// What a rank's thread did.
+/// An event of a rank's thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Entry {
+enum TransferEvent {
     Begin,
     Sent { server: u64, request: String },
     Answered,
 }
 
 thread_local! {
-    /// The rank that this thread plays; threads that nobody plays are not listened to.
+    /// The rank of this thread; other threads are ignored.
     static RANK: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-fn traces() -> MutexGuard<'static, Vec<Vec<Entry>>> {
-    static TRACES: OnceLock<Mutex<Vec<Vec<Entry>>>> = OnceLock::new();
+fn traces() -> MutexGuard<'static, Vec<Vec<TransferEvent>>> {
+    static TRACES: OnceLock<Mutex<Vec<Vec<TransferEvent>>>> = OnceLock::new();
     TRACES.get_or_init(|| Mutex::new(vec![Vec::new(); RANKS])).lock().unwrap()
 }
 
-fn note(entry: Entry) {
+fn note(entry: TransferEvent) {
     if let Some(rank) = RANK.get() {
         traces()[rank].push(entry);
     }
@@ -79,8 +79,8 @@ impl Subscriber for Recorder {
         let mut fields = Fields::default();
         event.record(&mut fields);
         note(match fields.request {
-            Some(request) => Entry::Sent { server: fields.server, request },
-            None => Entry::Answered,
+            Some(request) => TransferEvent::Sent { server: fields.server, request },
+            None => TransferEvent::Answered,
         });
     }
 
@@ -111,46 +111,51 @@ fn live(group: &Arc<dyn Group>, client: &Partition, method: Method) {
     let offset = |call: usize| (call * PIECE * PIECES) as u64;
     see(&file, rank);
     for call in 0..CALLS {
-        note(Entry::Begin);
+        note(TransferEvent::Begin);
         file.write_at_all(offset(call), &data(rank, call)).unwrap();
     }
     group.barrier().unwrap();
     let next = (rank + 1) % RANKS;
     see(&file, next);
     for call in (0..CALLS).rev() {
-        // From the end on, so that nothing is asked for ahead.
+        // Backwards from the end, so that there is no read-ahead.
         let mut found = vec![0; PIECE * PIECES];
-        note(Entry::Begin);
+        note(TransferEvent::Begin);
         assert_eq!(file.read_at_all(offset(call), &mut found).unwrap(), found.len());
         assert_eq!(difference(&data(next, call), &found), None);
     }
-    note(Entry::Begin);
+    note(TransferEvent::Begin);
     file.close().unwrap();
 }
 
-/// The servers that each rank turned to in one call, in its order; insists that it waited for none before it had turned to all.
-fn transfers(call: &[Entry], request: &str) -> Vec<u64> {
+/// The servers that each rank contacted in one call, in its order; asserts that it waited for none before it had contacted all.
+fn transfers(call: &[TransferEvent], request: &str) -> Vec<u64> {
     sent_together(&without_views(call), request)
 }
 
-fn sent_together(call: &[Entry], request: &str) -> Vec<u64> {
-    let is_transfer = |entry: &Entry| matches!(entry, Entry::Sent { request: sent, .. } if sent == request);
+fn sent_together(call: &[TransferEvent], request: &str) -> Vec<u64> {
+    let is_transfer =
+        |entry: &TransferEvent| matches!(entry, TransferEvent::Sent { request: sent, .. } if sent == request);
     let first = call.iter().position(is_transfer).expect("a transfer");
     let last = call.iter().rposition(is_transfer).expect("a transfer");
-    assert!(!call[first..last].contains(&Entry::Answered), "it waits before all servers are busy: {call:?}");
-    let server = |entry: &Entry| match entry {
-        Entry::Sent { server, .. } => *server,
-        Entry::Begin | Entry::Answered => unreachable!("filtered"),
+    assert!(
+        !call[first..last].contains(&TransferEvent::Answered),
+        "it waits before all servers are busy: {call:?}"
+    );
+    let server = |entry: &TransferEvent| match entry {
+        TransferEvent::Sent { server, .. } => *server,
+        TransferEvent::Begin | TransferEvent::Answered => unreachable!("filtered"),
     };
     call.iter().filter(|entry| is_transfer(entry)).map(server).collect()
 }
 
-/// A view that a server does not know yet is told to it first, and that is waited for, once in the life of a view.
-fn without_views(call: &[Entry]) -> Vec<Entry> {
-    let mut kept: Vec<Entry> = Vec::new();
+/// A view that a server does not know yet is sent first, with a wait, once per view.
+fn without_views(call: &[TransferEvent]) -> Vec<TransferEvent> {
+    let mut kept: Vec<TransferEvent> = Vec::new();
     for entry in call {
-        let told = matches!(kept.last(), Some(Entry::Sent { request, .. }) if request == "DefineView");
-        if told && *entry == Entry::Answered {
+        let told =
+            matches!(kept.last(), Some(TransferEvent::Sent { request, .. }) if request == "DefineView");
+        if told && *entry == TransferEvent::Answered {
             kept.pop();
         } else {
             kept.push(entry.clone());
@@ -159,8 +164,8 @@ fn without_views(call: &[Entry]) -> Vec<Entry> {
     kept
 }
 
-/// What all ranks did, each on its node.
-fn trace(method: Method, transport: EmbedTransport, nodes: &[usize]) -> Vec<Vec<Entry>> {
+/// The events of all ranks, each on its node.
+fn trace(method: Method, transport: EmbedTransport, nodes: &[usize]) -> Vec<Vec<TransferEvent>> {
     let options = EmbedOptions { transport, ..small(SERVERS, 4096) };
     let partition = Partition::embed(&options).unwrap();
     let clients: Vec<Partition> = (0..RANKS).map(|_| partition.another_client()).collect();
@@ -178,18 +183,18 @@ fn trace(method: Method, transport: EmbedTransport, nodes: &[usize]) -> Vec<Vec<
     traces().clone()
 }
 
-/// What a rank did in each of its calls.
-fn calls(trace: &[Entry]) -> Vec<&[Entry]> {
-    trace.split(|entry| *entry == Entry::Begin).skip(1).collect()
+/// The events of a rank in each of its calls.
+fn calls(trace: &[TransferEvent]) -> Vec<&[TransferEvent]> {
+    trace.split(|entry| *entry == TransferEvent::Begin).skip(1).collect()
 }
 
-/// Each rank reaches so many servers by message when it writes; it reads from all.
+/// Each rank reaches this many servers by message when it writes; it reads from all.
 fn check(method: Method, written: usize) {
     let traces = trace(method, EmbedTransport::Tcp, &[0, 1, 2, 3]);
     for call in 0..2 * CALLS {
         let (request, per_rank) =
             if call < CALLS { ("WriteStream", written) } else { ("ReadStream", usize::from(SERVERS)) };
-        let of_rank = |trace: &Vec<Entry>| transfers(calls(trace)[call], request);
+        let of_rank = |trace: &Vec<TransferEvent>| transfers(calls(trace)[call], request);
         let turns: Vec<Vec<u64>> = traces.iter().map(of_rank).collect();
         for turn in 0..per_rank {
             let hit: BTreeSet<u64> = turns.iter().map(|servers| servers[turn]).collect();
@@ -202,8 +207,8 @@ fn check(method: Method, written: usize) {
     }
 }
 
-/// On one node the first write tells all servers the view at once, and the others send nothing; objects are lent, and read without a message
-/// from then on.
+/// On one node the first write sends all servers the view in one exchange, and the others send nothing; objects are lent, and read without
+/// a message from then on.
 fn check_one_node() {
     for trace in trace(Method::ServerDirected, EmbedTransport::default(), &[0; RANKS]) {
         let calls = calls(&trace);
@@ -224,7 +229,7 @@ fn check_one_node() {
 fn all_servers_are_busy_and_none_is_hit_first_by_all() {
     tracing::subscriber::set_global_default(Recorder).unwrap();
     check(Method::ServerDirected, usize::from(SERVERS));
-    // Each rank shares memory with the aggregator that it is itself, and leaves records for it.
+    // Each rank shares memory with itself as an aggregator, and leaves records for it.
     check(Method::ClientDirected, RANKS - 1);
     check_one_node();
 }

@@ -1,5 +1,5 @@
-//! Two-phase against a byte array: random groups of threads on one to four nodes write and read random views of one file, of a
-//! partition and plain; and what happens when ranks die, disagree or cannot.
+//! Two-phase compared with a byte array: random groups of threads on one to four nodes write and read random views of one file, of a
+//! partition and plain; also with ranks that die, disagree or fail.
 
 #![expect(clippy::unwrap_used, reason = "a failed call fails the test")]
 
@@ -9,26 +9,26 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Chance, Trace, difference, histories, pattern, small};
+use common::{SeededRandom, Trace, difference, histories, pattern, small};
 use pario::collective::{PlainFile, PlainMode};
 use pario::core::Code;
 use pario::group::{Group, threads, threads_on};
-use pario::view::{Access, Direction};
+use pario::view::{Direction, ViewAccess};
 use pario::{Datatype, Error, GroupFile, Hints, Method, Partition, View};
 
-/// What each rank does in one collective call.
+/// The accesses of each rank in one collective call.
 #[derive(Clone, Debug)]
-struct Call {
+struct ScriptedCall {
     writes: bool,
     /// Shapes of new views, by rank.
-    views: Option<Vec<Shape>>,
+    views: Option<Vec<VectorShape>>,
     /// Offset and bytes of each rank's access, and the seed of its data.
     accesses: Vec<(u64, usize, u64)>,
 }
 
 /// A view: blocks of bytes at distances, as a vector that is repeated at its own distance.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct VectorShape {
     displacement: i64,
     count: i64,
     block: i64,
@@ -36,22 +36,28 @@ struct Shape {
     extent: i64,
 }
 
-impl Shape {
-    fn random(chance: &mut Chance, rank: usize, ranks: usize) -> Shape {
+impl VectorShape {
+    fn random(chance: &mut SeededRandom, rank: usize, ranks: usize) -> VectorShape {
         let mut number = |end: u64| i64::try_from(chance.below(end)).unwrap();
         let (rank, ranks) = (i64::try_from(rank).unwrap(), i64::try_from(ranks).unwrap());
         let block = 1 + number(40);
         match number(4) {
             // Interleaved with the other ranks, if they chose the same block.
-            0 => Shape { displacement: rank * 16, count: 1, block: 16, stride: 16, extent: ranks * 16 },
-            1 => Shape { displacement: number(3000), count: 1, block, stride: block, extent: block },
+            0 => VectorShape { displacement: rank * 16, count: 1, block: 16, stride: 16, extent: ranks * 16 },
+            1 => VectorShape { displacement: number(3000), count: 1, block, stride: block, extent: block },
             2 => {
                 let (count, stride) = (1 + number(5), block + number(100));
                 let extent = (count - 1) * stride + block + number(200);
-                Shape { displacement: number(500), count, block, stride, extent }
+                VectorShape { displacement: number(500), count, block, stride, extent }
             }
-            // Repetitions interleave: the stream goes back and forth.
-            _ => Shape { displacement: number(500), count: 3, block: 2, stride: 50, extent: 2 + number(6) },
+            // Repetitions interleave: the stream is not monotonic.
+            _ => VectorShape {
+                displacement: number(500),
+                count: 3,
+                block: 2,
+                stride: 50,
+                extent: 2 + number(6),
+            },
         }
     }
 
@@ -63,18 +69,18 @@ impl Shape {
 
     fn view(&self) -> View {
         let byte = Datatype::elementary(1).unwrap();
-        View::new(self.displacement, &byte, &self.filetype(), Access::Write).unwrap()
+        View::new(self.displacement, &byte, &self.filetype(), ViewAccess::Write).unwrap()
     }
 }
 
-struct Script {
+struct CallScript {
     nodes: Vec<usize>,
     hints: Hints,
-    calls: Vec<Call>,
+    calls: Vec<ScriptedCall>,
 }
 
-impl Script {
-    fn random(chance: &mut Chance) -> Script {
+impl CallScript {
+    fn random(chance: &mut SeededRandom) -> CallScript {
         let ranks = 1 + chance.index(9);
         let node_count = 1 + chance.below(4);
         let nodes = (0..ranks).map(|_| usize::try_from(chance.below(node_count)).unwrap()).collect();
@@ -82,30 +88,39 @@ impl Script {
         let buffer_bytes =
             Some(if chance.once_in(3) { 16 + chance.below(100) } else { 16 + chance.below(8000) });
         let hints = Hints { method: Some(Method::TwoPhase), aggregators, buffer_bytes, ..Hints::default() };
-        let mut calls: Vec<Call> = Vec::new();
+        let mut calls: Vec<ScriptedCall> = Vec::new();
         for index in 0..3 + chance.index(6) {
             let changes = index == 0 || chance.once_in(3);
-            let views = changes.then(|| (0..ranks).map(|rank| Shape::random(chance, rank, ranks)).collect());
+            let views: Option<Vec<VectorShape>> =
+                changes.then(|| (0..ranks).map(|rank| VectorShape::random(chance, rank, ranks)).collect());
+            let known = views.as_ref().or_else(|| calls.iter().rev().find_map(|call| call.views.as_ref()));
+            let known: Vec<View> = known.into_iter().flatten().map(VectorShape::view).collect();
+            let writes = index == 0 || !chance.once_in(2);
             let longest = if chance.once_in(4) { 3000 } else { 400 };
             let accesses = (0..ranks)
-                .map(|_| {
-                    let bytes = if chance.once_in(5) { 0 } else { chance.index(longest) };
-                    (chance.below(200), bytes, chance.next())
+                .map(|rank| {
+                    let mut bytes = if chance.once_in(5) { 0 } else { chance.index(longest) };
+                    let offset = chance.below(200);
+                    // A range that covers a byte twice may only be read.
+                    while writes && known[rank].shown_twice(offset..offset + bytes as u64).is_some() {
+                        bytes /= 2;
+                    }
+                    (offset, bytes, chance.next_u64())
                 })
                 .collect();
-            calls.push(Call { writes: index == 0 || !chance.once_in(2), views, accesses });
+            calls.push(ScriptedCall { writes, views, accesses });
         }
-        Script { nodes, hints, calls }
+        CallScript { nodes, hints, calls }
     }
 
-    /// What each rank reads in each call, and the file in the end.
+    /// The data that each rank reads in each call, and the file in the end.
     fn expect(&self) -> (Vec<Vec<Vec<u8>>>, Vec<u8>) {
         let mut file: Vec<u8> = Vec::new();
         let mut views = Vec::new();
         let mut results = Vec::new();
         for call in &self.calls {
             if let Some(shapes) = &call.views {
-                views = shapes.iter().map(Shape::view).collect();
+                views = shapes.iter().map(VectorShape::view).collect();
             }
             let mut read = Vec::new();
             for (view, (offset, bytes, seed)) in views.iter().zip(&call.accesses) {
@@ -150,8 +165,8 @@ fn model_read(file: &[u8], view: &View, stream: Range<u64>) -> Vec<u8> {
     found
 }
 
-/// What both kinds of file have.
-trait Shared {
+/// Common to both kinds of file.
+trait SharedTarget {
     fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<(), Error>;
     fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<(), Error>;
     fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize, Error>;
@@ -159,7 +174,7 @@ trait Shared {
 
 macro_rules! shared {
     ($file:ty) => {
-        impl Shared for $file {
+        impl SharedTarget for $file {
             fn set_view(
                 &self,
                 displacement: i64,
@@ -180,8 +195,8 @@ macro_rules! shared {
 shared!(PlainFile);
 shared!(GroupFile);
 
-/// Carries out a rank's part and compares what it reads.
-fn play(rank: usize, script: &Script, expected: &[Vec<Vec<u8>>], file: &dyn Shared, trace: &Trace) {
+/// Runs a rank's part and compares the data that it reads.
+fn play(rank: usize, script: &CallScript, expected: &[Vec<Vec<u8>>], file: &dyn SharedTarget, trace: &Trace) {
     let byte = Datatype::elementary(1).unwrap();
     let mut increases = true;
     for (index, call) in script.calls.iter().enumerate() {
@@ -222,7 +237,7 @@ fn each(members: Vec<Arc<dyn Group>>, body: impl Fn(&Arc<dyn Group>) + Sync) {
 #[test]
 fn plain_files_hold_what_the_model_holds() {
     histories(200, |seed, trace| {
-        let script = Script::random(&mut Chance::new(seed));
+        let script = CallScript::random(&mut SeededRandom::new(seed));
         trace.step(format!("nodes {:?} {:?}", script.nodes, script.hints));
         let (expected, model) = script.expect();
         let directory = tempfile::tempdir().unwrap();
@@ -239,8 +254,8 @@ fn plain_files_hold_what_the_model_holds() {
 #[test]
 fn files_of_a_partition_hold_what_the_model_holds() {
     histories(40, |seed, trace| {
-        let mut chance = Chance::new(seed);
-        let script = Script::random(&mut chance);
+        let mut chance = SeededRandom::new(seed);
+        let script = CallScript::random(&mut chance);
         trace.step(format!("nodes {:?} {:?}", script.nodes, script.hints));
         let (expected, model) = script.expect();
         let servers = 1 + u16::try_from(chance.below(4)).unwrap();
@@ -288,7 +303,7 @@ fn what_two_phase_writes_independent_calls_read_and_the_other_way_round() {
     });
 }
 
-/// Opens a plain file for each rank and runs `body`; errors are for it to look at.
+/// Opens a plain file for each rank and runs `body`, which checks errors.
 fn with_plain(nodes: &[usize], path: &Path, hints: &Hints, body: impl Fn(usize, PlainFile) + Sync) {
     each(threads_on(nodes), |group| {
         let file = PlainFile::open_all(group, path, PlainMode::Create, hints).unwrap();
@@ -363,7 +378,7 @@ fn ranks_that_do_not_call_the_same_are_told() {
                 _ => file.write_at_all(0, &data).unwrap_err(),
             };
             assert!(error.to_string().contains("ranks 0 and 2"), "{error}");
-            // Nobody takes part in anything: that is legal.
+            // No rank takes part with data: that is legal.
             file.write_at_all(7, &[]).unwrap();
             assert_eq!(file.read_at_all(9, &mut []).unwrap(), 0);
             file.close().unwrap();

@@ -1,5 +1,5 @@
-//! A file that a process keeps at hand in its tier 1 and another process removes: its objects leave the servers' disks at once, not when
-//! the tier happens to forget it; and not before those who have it open are done with it.
+//! A file that one process keeps in its node cache and another process removes: its objects leave the servers' disks immediately, not at
+//! the next eviction of the node cache; and not before all handles are closed.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -16,14 +16,14 @@ use pario_sys::clock::MonotonicClock;
 use rustix::process::Signal;
 
 const BYTES: usize = 300_000;
-/// Where the keeper finds a sign that it may go on.
+/// Path of the signal file for the keeper.
 const GO: &str = "PARIO_TEST_GO";
 
 fn hints() -> Hints {
     Hints { method: Some(Method::ClientDirected), ..Hints::default() }
 }
 
-/// The process whose tier keeps the file.
+/// The process with the node cache that keeps the file.
 #[test]
 fn keeper() {
     let Some(job) = job() else { return };
@@ -41,12 +41,12 @@ fn keeper() {
             assert!(until(|| Path::new(&go).exists()));
             let mut found = vec![0; BYTES];
             assert_eq!(file.read_at_all(0, &mut found).unwrap(), BYTES);
-            assert_eq!(difference(&data, &found), None, "who has it open reads it");
+            assert_eq!(difference(&data, &found), None, "a process with an open handle reads it");
             file.close().unwrap();
         }
     }
     say(2);
-    // The process, its mount and its tier live on until the test has seen enough.
+    // The process, its session and its node cache exist until the test has finished.
     assert!(until(|| Path::new(&format!("{go}-home")).exists()));
     drop(partition);
 }
@@ -73,7 +73,10 @@ fn what_a_tier_only_keeps_goes_when_another_process_removes_it() {
     assert_eq!(keeper.number(), Some(2));
     assert_eq!(objects(&stage), 2, "a part on each server");
     stage.mount().remove_file("kept").unwrap();
-    assert!(until(|| objects(&stage) == 0), "the keeper lives, and its tier has let go");
+    assert!(
+        until(|| objects(&stage) == 0),
+        "the keeper is running, and its node cache has released the file"
+    );
     std::fs::write(stage.dir().join("go-home"), "").unwrap();
     assert!(keeper.end(0).1.success());
 }
@@ -104,20 +107,18 @@ fn a_file_that_is_open_in_a_tier_goes_with_its_close() {
     assert!(keeper.end(0).1.success());
 }
 
-/// Less than a removal is awaited.
-const SLOW: Duration = Duration::from_millis(300);
+/// Formerly a removal waited this long for the servers of a large file.
+const FORMER_WAIT: Duration = Duration::from_millis(400);
 
-/// What whoever makes room by removing a file relies on.
 #[test]
-fn the_bytes_of_a_large_file_are_gone_when_its_removal_returns() {
+fn the_bytes_of_a_large_file_are_removed_after_its_removal_or_replacement() {
     let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
     let partition = stage.mount();
-    for turn in 0..10 {
+    for turn in 0..4 {
         let file = partition.create("large").unwrap();
         file.write_at(0, &pattern(4 << 20, turn)).unwrap();
         file.close().unwrap();
         assert_eq!(objects(&stage), 2);
-        let began = MonotonicClock.now();
         match turn % 2 {
             0 => partition.remove_file("large").unwrap(),
             _ => {
@@ -125,26 +126,33 @@ fn the_bytes_of_a_large_file_are_gone_when_its_removal_returns() {
                 partition.rename("other", "large").unwrap();
             }
         }
-        // A server that takes longer, as on a machine that is very busy, is not waited for.
-        if SLOW <= MonotonicClock.now().since(began) {
-            eprintln!("ended after turn {turn}: this machine is too busy");
-            assert!(until(|| objects(&stage) == 0));
-            return;
-        }
-        assert_eq!(objects(&stage), 0, "turn {turn}");
+        assert!(until(|| objects(&stage) == 0), "turn {turn}");
     }
 }
 
+/// Removals by several threads: on a busy machine one of them may be slow, but not all.
 #[test]
-fn a_stopped_server_keeps_nobody_from_removing_a_large_file() {
+fn the_removal_of_a_large_file_does_not_wait_for_a_stopped_server() {
     let Some(stage) = Stage::start(2, "stripe = \"64KiB\"") else { return };
     let partition = stage.mount();
-    let file = partition.create("large").unwrap();
-    file.write_at(0, &pattern(4 << 20, 1)).unwrap();
-    file.close().unwrap();
+    let names: Vec<String> = (0..4).map(|number| format!("large-{number}")).collect();
+    for name in &names {
+        let file = partition.create(name).unwrap();
+        file.write_at(0, &pattern(2 << 20, 1)).unwrap();
+        file.close().unwrap();
+    }
     stage.signal(1, Signal::STOP);
-    partition.remove_file("large").unwrap();
-    assert_eq!(partition.metadata("large").unwrap_err().code(), Code::NotFound);
+    let remove = |name: &String| {
+        let began = MonotonicClock.now();
+        partition.remove_file(name).unwrap();
+        MonotonicClock.now().since(began)
+    };
+    let waits: Vec<Duration> = std::thread::scope(|threads| {
+        let running: Vec<_> = names.iter().map(|name| threads.spawn(|| remove(name))).collect();
+        running.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(waits.iter().min().unwrap() < &FORMER_WAIT, "{waits:?}");
+    assert_eq!(partition.metadata(&names[0]).unwrap_err().code(), Code::NotFound);
     assert_ne!(objects(&stage), 0, "the stopped server has its part");
     stage.signal(1, Signal::CONT);
     assert!(until(|| objects(&stage) == 0), "it is removed when the server is back");

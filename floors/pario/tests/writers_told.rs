@@ -1,5 +1,5 @@
-//! A writer of small records, which needs no server to return, is told of a dead or stopped server soon and not only at close; and a
-//! writer whose partition is brought up again loses nothing of what its servers can still take.
+//! A writer of small records, which needs no server to return, gets an error about a dead or stopped server early and not only at close;
+//! and a writer on a restarted partition loses no data that its servers can still drain.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -51,8 +51,8 @@ fn small_writes_fail_soon_after_a_server_was_stopped() {
     told_of(&stage, Signal::STOP);
 }
 
-/// With plain files below, what a killed server had taken is in the kernel, and what it had not is in the writer's outbox: when
-/// the partition comes back, the same handle goes on and no byte is missing.
+/// With plain files below, data that a killed server had drained is in the kernel, and undrained records are in the writer's outbox: when
+/// the partition is restarted, the same handle continues and no byte is missing.
 #[test]
 fn a_partition_that_comes_back_takes_up_where_it_stopped() {
     let Some(stage) = Stage::start(3, "stripe = \"16KiB\"") else { return };

@@ -1,116 +1,95 @@
-//! Deliberate bugs: those of the machines, and some of what is around them.
+//! Deliberate bugs: of the state machines, and of the code around them.
 
 use std::str::FromStr;
 
 use pario_server::coherence::Bug;
-use pario_server::store::ownership;
+use pario_server::store::placement;
 
-macro_rules! bugs {
-    ($(#[$what:meta])* $kind:ident: $($(#[$doc:meta])* $name:ident $word:literal)*) => {
-        $(#[$what])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $kind {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl $kind {
-            /// All of them.
-            pub const ALL: &'static [$kind] = &[$($kind::$name,)*];
-
-            /// What it is called where one is asked for.
-            #[must_use]
-            pub const fn word(self) -> &'static str {
-                match self { $($kind::$name => $word,)* }
-            }
-        }
-    };
-}
-
-bugs! {
+pario_core::bugs! {
     /// A deliberate bug of clients or servers.
     ClientBug:
-    /// A lease goes back before its records are taken.
+    /// A lease is returned before its records are drained.
     ReturnUndrained "client-return-undrained"
     /// A lease is used once more after it was recalled, again and again.
     UseRecalled "client-use-recalled"
-    /// A recall of a lock that has not come yet is forgotten.
+    /// An early recall of a lock (before its grant arrived) is forgotten.
     ForgetEarlyRecall "client-forget-early-recall"
-    /// Contiguous accesses on several servers take no lock.
+    /// Contiguous accesses on several servers acquire no lock.
     NoLock "client-no-lock"
-    /// A write of the mixed phase returns before it is taken.
+    /// A write in the mixed phase returns before it is drained.
     ReturnUntaken "client-return-untaken"
-    /// A manager that came back does not make leases void.
+    /// A restarted manager does not invalidate leases.
     KeepOldLease "client-keep-old-lease"
     /// A process does not wait for its own records before it reads.
     ReadPastOwn "client-read-past-own"
-    /// Servers take the newest record first.
+    /// Servers drain the newest record first.
     TakeNewest "server-take-newest"
     /// A write by message does not wait for records that were committed before it.
     MessageOvertakes "server-message-overtakes"
-    /// What a dead process left is not taken before its files go on.
+    /// Records of a dead process are not drained before its files are granted again.
     SettleNothing "manager-settle-nothing"
-    /// A restarted manager has forgotten who was writing.
+    /// A restarted manager has lost its list of writers.
     ForgetWriters "manager-forget-writers"
-    /// A file is not told that the server which had its unsynced bytes in memory was replaced.
+    /// A file is not notified of the replacement of a server that had its unsynced bytes in memory.
     ForgetLosses "client-forget-losses"
-    /// With the loss of some bytes, those that came since count as synced.
+    /// With the loss of some bytes, bytes written since count as synced.
     ForgetUnsynced "client-forget-unsynced"
-    /// Errors that a server had counted and not told before it was killed are forgotten.
+    /// Errors that a killed server had counted but not reported are forgotten.
     ForgetUnheard "client-forget-unheard"
-    /// Records for a server that is gone are given up, and only one of their files is told.
+    /// Records for a dead server are dropped, and only one of their files is notified.
     AbandonQuietly "client-abandon-quietly"
-    /// A lease goes back while records for a server that is gone wait for its return.
+    /// A lease is returned while records for a dead server wait for its return.
     AbandonNothing "client-abandon-nothing"
-    /// A server that came back is offered what is written from now on, and not what it had left.
+    /// A returning server is offered the outbox from its tail, not from its last position.
     OfferFromTail "client-offer-from-tail"
-    /// A server that came back is offered a record once more that it had taken.
+    /// A returning server is offered a drained record again.
     OfferTwice "client-offer-twice"
-    /// An old record is offered although the file was given to others meanwhile.
+    /// An old record is offered although the file was granted to other clients meanwhile.
     OfferStale "client-offer-stale"
-    /// Records that were overwritten while their server was away are not told of.
+    /// Records that were overwritten while their server was away are not reported.
     ForgetOverwritten "client-forget-overwritten"
     /// A direct write overtakes records of the same process.
     DirectPastOwn "client-direct-past-own"
-    /// A write for which no room is reserved returns before it is taken.
+    /// A write without reserved space returns before it is drained.
     IgnoreGrant "client-ignore-grant"
-    /// All blocks are asked of the nearest server, whoever is their home.
+    /// All blocks are requested from the nearest server instead of their home.
     AskNearest "client-ask-nearest"
-    /// Of a record that comes late also those bytes are taken over which newer ones lie.
+    /// Of a late record, bytes covered by newer ones are applied too.
     TakeLateWhole "server-take-late-whole"
-    /// What a server put down ahead of others is not known to its successor.
+    /// The log of overwrites before late records is lost with its server.
     ForgetAhead "server-forget-ahead"
     /// An error of a record is not kept.
     ForgetError "server-forget-error"
     /// A block that could not be written down counts as clean.
     CleanOnError "server-clean-on-error"
-    /// For room, dirty blocks are thrown out as if they were clean.
+    /// Under memory pressure, dirty blocks are evicted as if they were clean.
     EvictDirty "server-evict-dirty"
-    /// What goes past the cache leaves the block there as it was.
+    /// An uncached write leaves a stale block in the cache.
     StraightPastCache "server-straight-past-cache"
-    /// Stable storage gets what was below before the cache is put down.
+    /// Sync covers the store before the cache is written back.
     SyncUnstaged "server-sync-unstaged"
     /// A flush is answered without being done.
     FlushNothing "server-flush-nothing"
 }
 
-bugs! {
-    /// A deliberate bug of what is around placement.
-    PlaceBug:
-    /// A block is cached at the server of whoever touches it, though it has a fixed home.
+pario_core::bugs! {
+    /// A deliberate bug of the code around placement.
+    PlacementBug:
+    /// A block is cached at the server of the accessing client, though it has a fixed home.
     KeepNearest "place-keep-nearest"
-    /// A visitor is let in without a look whose the block is.
+    /// A remote access is served without an ownership check.
     VisitAnything "place-visit-anything"
-    /// A block that is given is not put down, though a sync has been at its taker already.
+    /// A block is handed over without a write-back, though a sync has passed its receiver already.
     GivePastSync "place-give-past-sync"
-    /// A block is said to be given before it is out of the cache.
+    /// A handover is confirmed before the block is out of the cache.
     AnswerFirst "place-answer-first"
-    /// A block is given back although its bytes are in the cache.
+    /// The ownership of a block is returned although its bytes are in the cache.
     LeaveBytes "place-leave-bytes"
-    /// A write that is to be seen as a whole writes its own blocks before it has the others.
+    /// An atomic write writes its own blocks before it holds the rest.
     HoldOne "place-hold-one"
-    /// A read at one moment does not keep its own blocks while it asks for the others.
+    /// An atomic read does not pin its own blocks while it requests the rest.
     LookUnpinned "place-look-unpinned"
-    /// A read at one moment does not ask several owners whether all is as it came.
+    /// An atomic read over several owners does not check the versions again.
     TrustOwners "place-trust-owners"
 }
 
@@ -119,19 +98,19 @@ bugs! {
 pub enum AnyBug {
     /// Of the lease or the lock machine.
     Machine(Bug),
-    /// Of what is around them.
+    /// Of the code around the lease and lock machines.
     Around(ClientBug),
-    /// Of the machines that decide whose a block is.
-    Ownership(ownership::Bug),
-    /// Of what is around those.
-    Place(PlaceBug),
+    /// Of the ownership state machines.
+    Ownership(placement::Bug),
+    /// Of the code around the ownership machines.
+    Placement(PlacementBug),
 }
 
 fn all() -> Vec<AnyBug> {
     let machine = Bug::ALL.iter().copied().map(AnyBug::Machine);
     let around = ClientBug::ALL.iter().copied().map(AnyBug::Around);
-    let ownership = ownership::Bug::ALL.iter().copied().map(AnyBug::Ownership);
-    let place = PlaceBug::ALL.iter().copied().map(AnyBug::Place);
+    let ownership = placement::Bug::ALL.iter().copied().map(AnyBug::Ownership);
+    let place = PlacementBug::ALL.iter().copied().map(AnyBug::Placement);
     machine.chain(around).chain(ownership).chain(place).collect()
 }
 
@@ -139,14 +118,14 @@ fn all() -> Vec<AnyBug> {
 pub const ALL_BUGS: fn() -> Vec<AnyBug> = all;
 
 impl AnyBug {
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             AnyBug::Machine(bug) => bug.word(),
             AnyBug::Around(bug) => bug.word(),
             AnyBug::Ownership(bug) => bug.word(),
-            AnyBug::Place(bug) => bug.word(),
+            AnyBug::Placement(bug) => bug.word(),
         }
     }
 }

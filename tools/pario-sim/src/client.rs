@@ -1,53 +1,53 @@
-//! A client process: its leases as the real one keeps them, its real table of locks, and what it is doing.
+//! A client process: its leases as in the real client, the real lock table, and its current operation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use pario::client::lock_table::{Table, Use};
+use pario::client::lock_table::{CachedLockTable, LockUse};
 use pario_net::message::{LockMode, Phase, Want};
-use pario_server::coherence::Patience;
+use pario_server::coherence::WaitLimit;
 
-use crate::server::Cursor;
-use crate::world::SERVERS;
+use crate::server::CursorSnapshot;
+use crate::simulation::SERVERS;
 
-/// What is done to a file.
+/// Kind of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum OpKind {
     Read,
     Write,
-    /// What was written is put on stable storage.
+    /// Puts writes on stable storage.
     Sync,
-    /// What was written is put below the servers, as at close.
+    /// Puts writes into the store, as at close.
     Flush,
 }
 
-impl Kind {
+impl OpKind {
     pub(crate) fn want(self) -> Want {
         match self {
-            Kind::Read => Want::Read {},
-            Kind::Write | Kind::Sync | Kind::Flush => Want::Write {},
+            OpKind::Read => Want::Read {},
+            OpKind::Write | OpKind::Sync | OpKind::Flush => Want::Write {},
         }
     }
 
     pub(crate) fn mode(self) -> LockMode {
         match self {
-            Kind::Read => LockMode::Shared {},
-            Kind::Write | Kind::Sync | Kind::Flush => LockMode::Exclusive {},
+            OpKind::Read => LockMode::Shared {},
+            OpKind::Write | OpKind::Sync | OpKind::Flush => LockMode::Exclusive {},
         }
     }
 
-    /// It moves no bytes of its own.
-    pub(crate) fn puts_down(self) -> bool {
-        matches!(self, Kind::Sync | Kind::Flush)
+    /// Whether it transfers no bytes of its own.
+    pub(crate) fn flushes(self) -> bool {
+        matches!(self, OpKind::Sync | OpKind::Flush)
     }
 }
 
-/// How far an access has come.
+/// Progress of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// It waits until servers have taken all records of the file.
+pub(crate) enum OpStage {
+    /// Waits until servers have drained all records of the file.
     Drain,
-    /// It needs a lease, and looks whether there is one.
+    /// Needs a lease, and checks for one.
     Start,
     /// It waits for one.
     Lease,
@@ -55,44 +55,44 @@ pub(crate) enum Stage {
     Lock,
     /// It may begin.
     Access,
-    /// It waits for servers of other nodes.
-    Far,
-    /// It waits until its record is taken.
-    Taken,
+    /// Waits for servers of other nodes.
+    Remote,
+    /// Waits until its record is drained.
+    Drained,
     /// It reads, server by server.
     Reading,
-    /// All is done but to say so.
+    /// Complete but not returned.
     Done,
 }
 
-/// An access under way.
+/// An access in progress.
 #[derive(Clone, Debug)]
-pub(crate) struct Op {
-    pub(crate) kind: Kind,
+pub(crate) struct ClientOp {
+    pub(crate) kind: OpKind,
     pub(crate) file: usize,
     pub(crate) cells: Range<usize>,
     pub(crate) tag: u64,
     pub(crate) began: u64,
-    pub(crate) stage: Stage,
+    pub(crate) stage: OpStage,
     pub(crate) phase: Option<Phase>,
     pub(crate) ask: u64,
-    pub(crate) lock: Option<Use>,
+    pub(crate) lock: Option<LockUse>,
     pub(crate) found: BTreeMap<usize, u64>,
     /// Servers that have not answered, or were not read.
     pub(crate) waiting: BTreeSet<usize>,
     pub(crate) record: Option<usize>,
-    /// Something of it may be in a store.
+    /// A part of it may be in a store.
     pub(crate) touched: bool,
     /// A server could not do its part.
     pub(crate) refused: bool,
-    /// It may not return before it is taken.
+    /// It must not return before it is drained.
     pub(crate) through: bool,
-    /// Servers with bytes that are to be put down, and how many lives they were known to have lost.
-    pub(crate) noted: Unsynced,
+    /// Servers with bytes to be flushed, each with its number of lost incarnations as known.
+    pub(crate) noted: UnsyncedServers,
 }
 
-/// Per server that has bytes which are not synced: the lives it had lost when they were written.
-pub(crate) type Unsynced = [Option<u64>; SERVERS];
+/// Per server with unsynced bytes: the number of incarnations lost when they were written.
+pub(crate) type UnsyncedServers = [Option<u64>; SERVERS];
 
 /// A lock of the program's.
 #[derive(Clone, Debug)]
@@ -100,19 +100,19 @@ pub(crate) struct UserLock {
     pub(crate) file: usize,
     pub(crate) cells: Range<usize>,
     pub(crate) mode: LockMode,
-    pub(crate) which: Use,
+    pub(crate) which: LockUse,
 }
 
-/// What a client is at.
+/// Current operation of a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Errand {
-    Access(Op),
+    Access(ClientOp),
     WantLock {
         file: usize,
         cells: Range<usize>,
         mode: LockMode,
         ask: u64,
-        patience: Patience,
+        patience: WaitLimit,
         cancelled: bool,
     },
     Looking {
@@ -124,30 +124,30 @@ pub(crate) enum Errand {
     },
 }
 
-/// A file as a client has it.
+/// State of a file at a client.
 #[derive(Debug, Default)]
-pub(crate) struct FileState {
+pub(crate) struct ClientFile {
     pub(crate) held: Option<(u64, Phase)>,
-    /// An access goes on under the lease.
+    /// An access is in progress under the lease.
     pub(crate) in_use: bool,
     pub(crate) recalled: u64,
     pub(crate) returned: u64,
     pub(crate) acquiring: bool,
     pub(crate) closed: bool,
-    pub(crate) table: Table,
-    /// Faults that the program has not heard of.
+    pub(crate) table: CachedLockTable,
+    /// Faults not yet reported to the program.
     pub(crate) faults: u32,
-    pub(crate) unsynced: Unsynced,
+    pub(crate) unsynced: UnsyncedServers,
     /// Servers for which it put a record into the outbox.
     pub(crate) recorded: [bool; SERVERS],
-    /// Errors that were asked for, by server.
-    pub(crate) heard: [Cursor; SERVERS],
-    /// What was written is below, or the program knows why not; it may be closed.
-    pub(crate) put_down: bool,
+    /// Errors queried, by server.
+    pub(crate) queried_errors: [CursorSnapshot; SERVERS],
+    /// All writes are in the store, or the program has their error; it may be closed.
+    pub(crate) flushed: bool,
 }
 
-impl FileState {
-    /// The manager it had all this from is gone.
+impl ClientFile {
+    /// The manager that granted this state is lost.
     pub(crate) fn forget(&mut self, leases_too: bool) {
         if leases_too {
             self.held = None;
@@ -163,78 +163,82 @@ impl FileState {
     }
 }
 
-/// See the module.
+/// State of a client; see the module.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) node: usize,
     pub(crate) alive: bool,
     pub(crate) stopped: bool,
-    pub(crate) files: Vec<FileState>,
+    pub(crate) files: Vec<ClientFile>,
     pub(crate) errand: Option<Errand>,
     pub(crate) locks: Vec<UserLock>,
     /// Errands that are left.
     pub(crate) left: usize,
     pub(crate) asks: u64,
-    pub(crate) links: [Link; SERVERS],
+    pub(crate) links: [SimLink; SERVERS],
     /// Managers that were lost.
     pub(crate) epoch: u64,
-    /// The same when a manager last heard of us after one was lost: it settled what was older.
-    pub(crate) heard_epoch: u64,
-    /// The manager was lost, and must not hear of us before servers have what they are to take.
+    /// The same at the last recovery: the manager has recovered older writes.
+    pub(crate) recovered_epoch: u64,
+    /// The manager was lost; servers must drain before the new manager is contacted.
     pub(crate) recovering: bool,
 }
 
-/// What a client knows of a server.
+/// A client's knowledge of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
-    /// There is a connection, as far as the client knows.
+pub(crate) struct SimLink {
+    /// Connected, as known to the client.
     pub(crate) up: bool,
-    /// The server has the outbox, as far as the client knows.
+    /// The server has the outbox, as known to the client.
     pub(crate) attached: bool,
-    /// Of the server that it was last connected with.
+    /// Incarnation of the last connection.
     pub(crate) life: u64,
-    /// How often a server that keeps bytes in memory was replaced.
+    /// Number of replacements of a server with volatile data.
     pub(crate) losses: u64,
     /// Records were overwritten while it was away.
     pub(crate) overwritten: bool,
-    pub(crate) cursor: Cursor,
+    pub(crate) cursor: CursorSnapshot,
 }
 
-impl Client {
-    pub(crate) fn new(node: usize, files: usize, left: usize) -> Client {
-        Client {
+impl SimClient {
+    pub(crate) fn new(node: usize, files: usize, left: usize) -> SimClient {
+        SimClient {
             node,
             alive: true,
             stopped: false,
-            files: (0..files).map(|_| FileState::default()).collect(),
+            files: (0..files).map(|_| ClientFile::default()).collect(),
             errand: None,
             locks: Vec::new(),
             left,
             asks: 0,
-            links: [Link {
+            links: [SimLink {
                 up: true,
                 attached: node == 0,
                 life: 1,
                 losses: 0,
                 overwritten: false,
-                cursor: Cursor { life: 1, errors: 0 },
+                cursor: CursorSnapshot { life: 1, errors: 0 },
             }; SERVERS],
             epoch: 0,
-            heard_epoch: 0,
+            recovered_epoch: 0,
             recovering: false,
         }
     }
 
-    /// Everything is done and given back.
+    /// All operations are done and all files closed.
     pub(crate) fn is_finished(&self) -> bool {
         !self.alive || (self.left == 0 && self.errand.is_none() && self.files.iter().all(|file| file.closed))
     }
 }
 
-pub(crate) fn allows(phase: Phase, kind: Kind) -> bool {
+pub(crate) fn allows(phase: Phase, kind: OpKind) -> bool {
     match (phase, kind) {
         (Phase::Exclusive {} | Phase::Mixed {}, _) => true,
-        (Phase::Write {}, Kind::Write | Kind::Sync | Kind::Flush) | (Phase::Read {}, Kind::Read) => true,
-        (Phase::Write {}, Kind::Read) | (Phase::Read {}, Kind::Write | Kind::Sync | Kind::Flush) => false,
+        (Phase::Write {}, OpKind::Write | OpKind::Sync | OpKind::Flush) | (Phase::Read {}, OpKind::Read) => {
+            true
+        }
+        (Phase::Write {}, OpKind::Read) | (Phase::Read {}, OpKind::Write | OpKind::Sync | OpKind::Flush) => {
+            false
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! What runs have come to: states and transitions that were visited, by name.
+//! Coverage of runs: states and transitions reached, by name.
 
 use std::collections::BTreeMap;
 
-/// Everything that a long enough series of runs must have visited.
+/// Names that a long enough series of runs must reach.
 pub const EXPECTED: &[&str] = &[
     "grant exclusive",
     "grant write",
@@ -146,7 +146,7 @@ pub const EXPECTED: &[&str] = &[
     "written at once",
 ];
 
-/// How often what was visited.
+/// Number of visits per name.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     visits: BTreeMap<&'static str, u64>,
@@ -164,12 +164,12 @@ impl Coverage {
         }
     }
 
-    /// What was visited, how often.
+    /// The names reached, with the number of visits.
     pub fn visits(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.visits.iter().map(|(what, count)| (*what, *count))
     }
 
-    /// What was expected and never visited.
+    /// Expected names never reached.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         EXPECTED.iter().copied().filter(|what| !self.visits.contains_key(what)).collect()

@@ -1,79 +1,79 @@
-//! What may happen next, from what everybody waits for.
+//! Possible events of the simulation's state.
 
-use pario_server::coherence::Patience;
+use pario_server::coherence::WaitLimit;
 
 use crate::bugs::ClientBug;
-use crate::client::{Errand, Kind, Op, Stage};
-use crate::world::{Event, FAULTY_STEPS, FILES, Fate, Record, SERVERS, World};
+use crate::client::{ClientOp, Errand, OpKind, OpStage};
+use crate::simulation::{FAULTY_STEPS, FILES, PartState, SERVERS, SimEvent, SimRecord, Simulation};
 
 /// What may happen.
-impl World {
-    pub(crate) fn events(&self) -> Vec<Event> {
+impl Simulation {
+    pub(crate) fn events(&self) -> Vec<SimEvent> {
         let events =
-            self.events_but(self.patient && self.step < FAULTY_STEPS && !self.step.is_multiple_of(40));
+            self.events_but(self.drains_rarely && self.step < FAULTY_STEPS && !self.step.is_multiple_of(40));
         if events.is_empty() { self.events_but(false) } else { events }
     }
 
-    /// All that may happen, but that records are taken where servers wait for more of them.
-    fn events_but(&self, waiting: bool) -> Vec<Event> {
+    /// All possible events; without drains at servers that wait for more records if `waiting`.
+    fn events_but(&self, waiting: bool) -> Vec<SimEvent> {
         let mut events = Vec::new();
         (0..self.clients.len()).for_each(|client| self.client_events(client, &mut events));
         for server in 0..SERVERS {
             if !self.servers[server].runs() {
                 continue;
             }
-            // One that has taken over is not patient while somebody is missed, so that some come late.
-            if self.first_due(server).is_some() && (!waiting || self.somebody_is_away(server)) {
-                events.push(Event::Take(server));
+            // A successor does not wait while a client is missing, so that some records are late.
+            if self.first_due(server).is_some() && (!waiting || self.is_client_away(server)) {
+                events.push(SimEvent::Drain(server));
             }
             if self.servers[server].has_dirt() {
-                events.push(Event::Stage(server));
+                events.push(SimEvent::Stage(server));
             }
         }
-        for (at, (_, client)) in self.settling.iter().enumerate() {
+        for (at, (_, client)) in self.recovering.iter().enumerate() {
             let links = &self.links[*client];
             let idle =
                 links.data.iter().all(std::collections::VecDeque::is_empty) || self.clients[*client].alive;
             if idle && self.servers.iter().all(|server| server.runs()) {
-                events.push(Event::Settle(at));
+                events.push(SimEvent::RecoverWriter(at));
             }
             if self.servers.iter().any(|server| !server.alive) && self.someone_waits() {
-                events.push(Event::SettleFails(at));
+                events.push(SimEvent::RecoverFails(at));
             }
         }
         if self.manager.locks.deadline().is_some_and(|at| at <= self.now) {
-            events.push(Event::Expire);
+            events.push(SimEvent::Expire);
         }
         events
     }
 
-    /// A server has taken over, and not all are back that have something for it.
-    pub(crate) fn somebody_is_away(&self, server: usize) -> bool {
+    /// A server is a successor, and a client with records for it has not returned.
+    pub(crate) fn is_client_away(&self, server: usize) -> bool {
         let there = &self.servers[server];
-        let is_away = |record: &Record| {
-            record.fate[server] == Fate::Open
+        let is_away = |record: &SimRecord| {
+            record.parts[server] == PartState::Open
                 && self.clients[record.client].alive
                 && !there.outboxes.contains(&record.client)
         };
         1 < there.life && self.records.iter().any(is_away)
     }
 
-    fn client_events(&self, number: usize, events: &mut Vec<Event>) {
+    fn client_events(&self, number: usize, events: &mut Vec<SimEvent>) {
         let client = &self.clients[number];
         let links = &self.links[number];
         if !links.asks.is_empty() {
-            events.push(Event::Ask(number));
+            events.push(SimEvent::Ask(number));
         }
         for server in 0..SERVERS {
-            // What was sent to a server that was killed does not reach the one that replaced it.
+            // Messages to a killed server do not reach its successor.
             let is_same = client.links[server].life == self.servers[server].life;
             if !links.data[server].is_empty() && is_same && self.servers[server].runs() {
-                events.push(Event::Data(number, server));
+                events.push(SimEvent::Data(number, server));
             }
         }
         if !client.alive {
-            if !links.mourned && links.asks.is_empty() {
-                events.push(Event::Mourn(number));
+            if !links.death_noticed && links.asks.is_empty() {
+                events.push(SimEvent::NoticeDeath(number));
             }
             return;
         }
@@ -81,29 +81,34 @@ impl World {
             return;
         }
         if !links.replies.is_empty() {
-            events.push(Event::Reply(number));
+            events.push(SimEvent::Reply(number));
         }
         if !links.notices.is_empty() {
-            events.push(Event::Notice(number));
+            events.push(SimEvent::Notice(number));
         }
-        events
-            .extend((0..SERVERS).filter(|s| !links.answers[*s].is_empty()).map(|s| Event::Answer(number, s)));
-        events
-            .extend((0..SERVERS).filter(|s| self.may_hang_up(number, *s)).map(|s| Event::HangUp(number, s)));
+        events.extend(
+            (0..SERVERS).filter(|s| !links.answers[*s].is_empty()).map(|s| SimEvent::Answer(number, s)),
+        );
+        events.extend(
+            (0..SERVERS).filter(|s| self.may_hang_up(number, *s)).map(|s| SimEvent::HangUp(number, s)),
+        );
         if client.recovering {
-            // Nothing else before the manager has heard of it.
-            events.push(Event::Recover(number));
+            // No other event before the manager is contacted.
+            events.push(SimEvent::Recover(number));
             return;
         }
-        events.extend((0..SERVERS).filter(|s| self.may_offer(number, *s)).map(|s| Event::Offer(number, s)));
+        events
+            .extend((0..SERVERS).filter(|s| self.may_offer(number, *s)).map(|s| SimEvent::Offer(number, s)));
         events.extend(
-            (0..FILES).filter(|file| self.may_give_back(number, *file)).map(|f| Event::GiveBack(number, f)),
+            (0..FILES)
+                .filter(|file| self.may_return_lease(number, *file))
+                .map(|f| SimEvent::ReturnLease(number, f)),
         );
         if self.manager.ghosts.contains(&crate::manager::session(number)) {
-            events.push(Event::Greet(number));
+            events.push(SimEvent::Greet(number));
         }
         if self.may_step(number) {
-            events.push(Event::Step(number));
+            events.push(SimEvent::Step(number));
         }
     }
 
@@ -115,25 +120,26 @@ impl World {
         self.manager.leases.waiting(self.now).next().is_some()
     }
 
-    /// The server at the other end is not the one that was there.
+    /// The server at the other end was replaced.
     fn may_hang_up(&self, client: usize, server: usize) -> bool {
         let (link, of) = (&self.clients[client].links[server], &self.servers[server]);
         (link.up || link.attached) && (!of.alive || of.life != link.life)
     }
 
-    /// A server that is back is wanted for what is in the outbox.
+    /// A returned server is needed for records in the outbox.
     fn may_offer(&self, client: usize, server: usize) -> bool {
-        let wanted =
-            |record: &crate::world::Record| record.client == client && record.fate[server] == Fate::Open;
+        let wanted = |record: &crate::simulation::SimRecord| {
+            record.client == client && record.parts[server] == PartState::Open
+        };
         let near = self.clients[client].node == 0;
         let detached = near && !self.clients[client].links[server].attached;
         detached && self.servers[server].runs() && self.records.iter().any(wanted)
     }
 
-    fn may_give_back(&self, client: usize, file: usize) -> bool {
+    fn may_return_lease(&self, client: usize, file: usize) -> bool {
         let state = &self.clients[client].files[file];
         let drained = self.drained(client, file) || self.has(ClientBug::ReturnUndrained);
-        // Of what waits for a server that is gone, nothing can be hoped for in time.
+        // Records for a dead server need not be waited for.
         state.must_return().is_some() && (drained || self.is_lost_for_now(client, file))
     }
 
@@ -149,34 +155,34 @@ impl World {
                         .any(|(file, s)| !s.closed && self.may_close(number, file))
             }
             Some(Errand::Access(op)) => match op.stage {
-                Stage::Start => {
+                OpStage::Start => {
                     let state = &client.files[op.file];
-                    // A lease that is on its way back is waited for.
+                    // A lease being returned is waited for.
                     !state.acquiring && (state.must_return().is_none() || self.has(ClientBug::UseRecalled))
                 }
-                Stage::Done => true,
-                Stage::Access => self.may_access(number, op),
-                Stage::Drain => {
+                OpStage::Done => true,
+                OpStage::Access => self.may_access(number, op),
+                OpStage::Drain => {
                     self.drained(number, op.file) && self.can_collect(number)
                         || self.is_hopeless(number, op.file)
                 }
-                Stage::Taken => {
+                OpStage::Drained => {
                     let over = op.record.is_some_and(|record| self.records[record].is_over());
                     self.has(ClientBug::ReturnUntaken)
                         || over && self.can_collect(number)
                         || self.is_hopeless(number, op.file)
                 }
-                Stage::Reading => {
+                OpStage::Reading => {
                     let drained = self.has(ClientBug::ReadPastOwn) || self.drained(number, op.file);
-                    let there = |of: &crate::server::Server| !of.caches || !of.stopped;
+                    let there = |of: &crate::server::SimServer| !of.caches || !of.stopped;
                     drained && self.servers.iter().all(there) || self.is_hopeless(number, op.file)
                 }
-                Stage::Far => op.waiting.is_empty(),
-                Stage::Lease | Stage::Lock => false,
+                OpStage::Remote => op.waiting.is_empty(),
+                OpStage::Lease | OpStage::Lock => false,
             },
-            // In the end nobody changes its mind, so that who waits in a circle is found out.
+            // At the end no request is cancelled, so that a deadlock is detected.
             Some(Errand::WantLock { cancelled, patience, .. }) => {
-                !cancelled && *patience == Patience::Wait && self.step < FAULTY_STEPS
+                !cancelled && *patience == WaitLimit::Wait && self.step < FAULTY_STEPS
             }
             Some(Errand::Stopping { in_force, .. }) => *in_force,
             Some(Errand::Looking { .. }) => false,
@@ -189,17 +195,17 @@ impl World {
         !state.in_use && !state.acquiring && over
     }
 
-    /// All that is not taken waits for servers that are gone.
+    /// All undrained records wait for dead servers.
     fn is_lost_for_now(&self, client: usize, file: usize) -> bool {
         let left = self.left_by(client, file);
         let elsewhere = self.records.iter().any(|record| {
-            let open = |server: &usize| record.fate[*server] == Fate::Open && !left.contains(server);
+            let open = |server: &usize| record.parts[*server] == PartState::Open && !left.contains(server);
             (record.client, record.file) == (client, file) && (0..SERVERS).any(|server| open(&server))
         });
         !elsewhere && !left.is_empty() && left.iter().all(|server| !self.servers[*server].alive)
     }
 
-    /// Servers that have something to tell can.
+    /// Servers with errors can report them.
     fn can_collect(&self, client: usize) -> bool {
         let links = &self.clients[client].links;
         let silent =
@@ -207,13 +213,13 @@ impl World {
         !(0..SERVERS).any(|server| silent(&server))
     }
 
-    fn may_access(&self, number: usize, op: &Op) -> bool {
-        if self.clients[number].node != 0 || op.kind != Kind::Write {
+    fn may_access(&self, number: usize, op: &ClientOp) -> bool {
+        if self.clients[number].node != 0 || op.kind != OpKind::Write {
             return true;
         }
         let links = &self.clients[number].links;
         let unreachable = |s: &usize| !links[*s].attached && self.servers[*s].stopped;
-        let servers = crate::world::servers_of(&op.cells);
-        !servers.iter().any(unreachable) && !self.must_wait_for_room(number)
+        let servers = crate::simulation::servers_of(&op.cells);
+        !servers.iter().any(unreachable) && !self.must_wait_for_space(number)
     }
 }

@@ -1,19 +1,19 @@
-//! What goes wrong: processes, servers and nodes that are killed, stopped, restarted, memory and room that are short, and the end of all that.
+//! Faults: processes, servers and nodes killed, stopped, restarted, memory and disk short, and the repair of all faults.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::bugs::ClientBug;
-use crate::client::{Errand, Stage};
+use crate::client::{Errand, OpStage};
+use crate::oracle::FaultExtent;
 use crate::server::home;
-use crate::truth::Extent;
-use crate::world::{CELLS, FAULTY_STEPS, FILES, Fate, Record, SERVERS, World};
+use crate::simulation::{CELLS, FAULTY_STEPS, FILES, PartState, SERVERS, SimRecord, Simulation};
 
 /// Faults.
-impl World {
+impl Simulation {
     pub(crate) fn fault(&mut self) -> Result<(), String> {
-        let client = self.chance.below(self.clients.len());
+        let client = self.chance.index(self.clients.len());
         let server = self.victim();
-        match self.chance.below(16) {
+        match self.chance.index(16) {
             0 | 1 if 1 < self.alive() && self.clients[client].alive => self.kill(client)?,
             2..=4 if self.clients[client].alive => {
                 self.clients[client].stopped = true;
@@ -27,9 +27,9 @@ impl World {
             8 => self.servers.iter_mut().for_each(|server| server.stopped = false),
             9 if self.chance.once_in(2) => {
                 self.restart_manager();
-                // What was just told apart may be shaken once more.
+                // A server replaced just now may fail once more.
                 if self.servers_die && self.chance.once_in(2) {
-                    self.doom = self.step + 1 + self.chance.below(12) as u64;
+                    self.planned_kill = self.step + 1 + self.chance.index(12) as u64;
                 }
             }
             10 | 11 if self.servers_die => self.kill_restart_or_replace(server)?,
@@ -42,23 +42,24 @@ impl World {
         Ok(())
     }
 
-    /// A server, rather one that has something to lose.
+    /// A random server, preferably one with unsynced data.
     fn victim(&mut self) -> usize {
-        let any = self.chance.below(SERVERS);
+        let any = self.chance.index(SERVERS);
         let busy = (0..SERVERS).find(|server| self.first_due(*server).is_some());
         if self.chance.once_in(2) { any } else { busy.unwrap_or(any) }
     }
 
-    /// What was foreseen happens.
-    pub(crate) fn meet_doom(&mut self) -> Result<(), String> {
+    /// The planned kill happens.
+    pub(crate) fn execute_planned_kill(&mut self) -> Result<(), String> {
         let server = self.victim();
-        if self.servers[server].alive { self.kill_server(server, Extent::Process) } else { Ok(()) }
+        if self.servers[server].alive { self.kill_server(server, FaultExtent::Process) } else { Ok(()) }
     }
 
-    /// One that several have something for may be back before anybody has given up.
+    /// A server with records of several clients may be back before a client has dropped them.
     fn kill_restart_or_replace(&mut self, server: usize) -> Result<(), String> {
-        let is_open =
-            |record: &&Record| record.fate[server] == Fate::Open && self.clients[record.client].alive;
+        let is_open = |record: &&SimRecord| {
+            record.parts[server] == PartState::Open && self.clients[record.client].alive
+        };
         let waiting: BTreeSet<usize> =
             self.records.iter().filter(is_open).map(|record| record.client).collect();
         self.kill_or_restart(server)?;
@@ -68,12 +69,12 @@ impl World {
         Ok(())
     }
 
-    /// A server that has taken over may be killed once more before all are back that have something for it.
+    /// A successor may be killed once more before all clients with records for it have returned.
     pub(crate) fn shake(&mut self, server: usize) -> Result<(), String> {
         let may = self.step < FAULTY_STEPS && self.servers_die;
-        if may && self.somebody_is_away(server) && self.chance.once_in(2) {
+        if may && self.is_client_away(server) && self.chance.once_in(2) {
             self.seen.visit("server killed before all were back");
-            self.kill_server(server, Extent::Process)?;
+            self.kill_server(server, FaultExtent::Process)?;
             self.kill_or_restart(server)?;
         }
         Ok(())
@@ -96,7 +97,7 @@ impl World {
     }
 
     fn fill(&mut self, number: usize) {
-        // Who watches its room withdraws the grant first; others may take the room at any time.
+        // A server that monitors its space revokes the grant first; otherwise space may disappear at any time.
         let watched = self.chance.once_in(2);
         let server = &mut self.servers[number];
         if !server.full && server.grants && watched {
@@ -111,7 +112,7 @@ impl World {
     }
 
     fn press(&mut self, number: usize) {
-        let blocks = self.chance.below(3) as u64;
+        let blocks = self.chance.index(3) as u64;
         let server = &mut self.servers[number];
         if server.is_pressed() {
             server.press(4);
@@ -123,7 +124,7 @@ impl World {
 
     fn kill_or_restart(&mut self, server: usize) -> Result<(), String> {
         if self.servers[server].alive {
-            return self.kill_server(server, Extent::Process);
+            return self.kill_server(server, FaultExtent::Process);
         }
         self.seen.visit("server restarted");
         self.note(|| format!("server {server} is back"));
@@ -131,18 +132,18 @@ impl World {
         Ok(())
     }
 
-    fn kill_server(&mut self, server: usize, extent: Extent) -> Result<(), String> {
+    fn kill_server(&mut self, server: usize, extent: FaultExtent) -> Result<(), String> {
         self.seen.visit("server killed");
         self.note(|| format!("server {server} is killed"));
-        // What it had not taken of the dead goes with it.
+        // Undrained records of dead clients are lost with it.
         for at in 0..self.records.len() {
             let record = &self.records[at];
-            if record.fate[server] == Fate::Open && !self.clients[record.client].alive {
+            if record.parts[server] == PartState::Open && !self.clients[record.client].alive {
                 self.drop_of_dead(at, server)?;
             }
         }
         self.servers[server].kill();
-        if extent == Extent::Power {
+        if extent == FaultExtent::Power {
             self.servers[server].lose_power();
             for file in 0..FILES {
                 for cell in (0..CELLS).filter(|cell| home(*cell) == server) {
@@ -158,20 +159,20 @@ impl World {
         for links in &mut self.links {
             links.data[server].clear();
             let sent = links.answers[server].len();
-            links.answers[server].truncate(self.chance.below(sent + 1));
+            links.answers[server].truncate(self.chance.index(sent + 1));
         }
         Ok(())
     }
 
-    fn revert(&mut self, file: usize, cell: usize, extent: Extent) -> Result<(), String> {
+    fn revert(&mut self, file: usize, cell: usize, extent: FaultExtent) -> Result<(), String> {
         let found = self.below.store[file][cell];
         let lost = self.truth.reverts((file, cell), found, extent)?;
         if lost.is_empty() {
             return Ok(());
         }
         self.seen.visit(match extent {
-            Extent::Process => "bytes lost with their server",
-            Extent::Power => "bytes lost with the power",
+            FaultExtent::Process => "bytes lost with their server",
+            FaultExtent::Power => "bytes lost with the power",
         });
         self.note(|| format!("file {file}, cell {cell} is {found} again, without {lost:?}"));
         lost.into_iter().for_each(|tag| self.weaken(file, tag));
@@ -182,13 +183,13 @@ impl World {
     fn drop_of_dead(&mut self, at: usize, server: usize) -> Result<(), String> {
         self.seen.visit("record of the dead lost");
         let (file, tag) = (self.records[at].file, self.records[at].tag);
-        self.records[at].fate[server] = Fate::Over;
+        self.records[at].parts[server] = PartState::Over;
         self.lose(file, tag, "its writer and its server are dead")
     }
 
-    /// All processes of a node at once. The second has clients only.
+    /// Kills all processes of a node. The second node has clients only.
     fn kill_node(&mut self) -> Result<(), String> {
-        let node = self.chance.below(2);
+        let node = self.chance.index(2);
         let there: Vec<usize> = (0..self.clients.len())
             .filter(|c| self.clients[*c].alive && self.clients[*c].node == node)
             .collect();
@@ -203,7 +204,7 @@ impl World {
         if node == 0 {
             for server in 0..SERVERS {
                 if self.servers[server].alive {
-                    self.kill_server(server, Extent::Process)?;
+                    self.kill_server(server, FaultExtent::Process)?;
                 }
             }
             self.restart_manager();
@@ -211,17 +212,17 @@ impl World {
         Ok(())
     }
 
-    /// Everything stops, and what was not on stable storage is gone.
+    /// Power loss: all processes stop, and unsynced bytes are lost.
     fn cut_power(&mut self) -> Result<(), String> {
         self.seen.visit("power cut");
-        self.note(|| "the power goes".to_owned());
+        self.note(|| "power loss".to_owned());
         for client in 0..self.clients.len() {
             if self.clients[client].alive {
                 self.kill(client)?;
             }
         }
         for server in 0..SERVERS {
-            self.kill_server(server, Extent::Power)?;
+            self.kill_server(server, FaultExtent::Power)?;
         }
         self.restart_manager();
         Ok(())
@@ -244,22 +245,22 @@ impl World {
             self.abandoned(number, &op);
         }
         self.truth.dies(number);
-        // An outbox lives on with servers that have it.
+        // An outbox outlives its client at servers that have attached it.
         for at in 0..self.records.len() {
             for server in 0..SERVERS {
                 let record = &self.records[at];
-                let open = record.client == number && record.fate[server] == Fate::Open;
+                let open = record.client == number && record.parts[server] == PartState::Open;
                 if open && !self.servers[server].outboxes.contains(&number) {
                     self.drop_of_dead(at, server)?;
                 }
             }
         }
-        // What was sent last may not have left.
+        // The last messages may not have been sent.
         let links = &mut self.links[number];
-        let kept = self.chance.below(links.asks.len() + 1);
+        let kept = self.chance.index(links.asks.len() + 1);
         links.asks.truncate(kept);
         for server in 0..SERVERS {
-            let kept = self.chance.below(links.data[server].len() + 1);
+            let kept = self.chance.index(links.data[server].len() + 1);
             links.data[server].truncate(kept);
             links.answers[server].clear();
         }
@@ -268,18 +269,18 @@ impl World {
         Ok(())
     }
 
-    /// The manager is killed and comes back; everybody notices at once.
+    /// The manager is killed and restarts; all clients notice immediately.
     fn restart_manager(&mut self) {
         self.seen.visit("manager restarted");
-        self.note(|| "the manager is killed and comes back".to_owned());
+        self.note(|| "the manager is killed and restarts".to_owned());
         self.manager.restart();
-        self.settling.clear();
+        self.recovering.clear();
         for number in 0..self.clients.len() {
             let links = &mut self.links[number];
             links.asks.clear();
             links.replies.clear();
             links.notices.clear();
-            links.mourned = false;
+            links.death_noticed = false;
             if self.clients[number].alive {
                 self.lose_manager(number);
             }
@@ -295,7 +296,7 @@ impl World {
         let in_use: Vec<bool> = client.files.iter().map(|file| file.in_use).collect();
         for file in &mut client.files {
             file.forget(!keeps);
-            // Closes that it has not heard of are said again.
+            // Closes that the manager has not received are sent again.
             file.closed = false;
         }
         match client.errand.take() {
@@ -305,8 +306,8 @@ impl World {
                 self.links[number].answers.iter_mut().for_each(VecDeque::clear);
             }
             Some(Errand::Access(mut op)) => {
-                if op.stage != Stage::Drain {
-                    op.stage = Stage::Start;
+                if op.stage != OpStage::Drain {
+                    op.stage = OpStage::Start;
                 }
                 op.lock = None;
                 self.clients[number].errand = Some(Errand::Access(op));

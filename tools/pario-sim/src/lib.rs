@@ -1,50 +1,48 @@
-//! The coherence of Pario in a world of its own: processes, servers, a manager, messages, faults, all moved by one seeded chance.
+//! Simulation of Pario's coherence: processes, servers, a manager, messages and faults, driven by one seeded random generator.
 //!
-//! The lease machine, the lock machine (`pario_server::coherence`), the client's table of locks (`pario::client::lock_table`) and the blocks
-//! and ledger of caches (`pario_store::cache`) are the real ones. What the real system does around them with threads and sockets is played
-//! here, step by step:
+//! The lease machine, the lock machine (`pario_server::coherence`), the client's lock table (`pario::client::lock_table`) and the blocks
+//! and ledger of caches (`pario_store::cache`) are the real code. The threads and sockets around them are simulated, step by step:
 //!
 //! ```text
-//!  client ─ requests ─► manager (Leases, Locks) ─ replies ─► client      each arrow is a queue of its own; any of them may be next
+//!  client ─ requests ─► manager (Leases, Locks) ─ replies ─► client      each arrow is a separate queue; any of them may be next
 //!         ◄─ notices ──                                                  (recalls cross grants)
-//!         ─ records ──► servers of its node, in the order of commits ─ staging ─► what lies below ─ sync ─► stable storage
+//!         ─ records ──► servers of its node, in commit order ─ staging ─► store ─ sync ─► stable storage
 //!         ─ messages ─► servers of other nodes ─ replies ─►                 (Ledger, Block)
 //! ```
-//! Faults: a process, a server, the manager, a node or everything is killed (what was sent last may be lost; what was in memory is) or
-//! stopped; servers and the manager come back, in another life, the manager with its log; memory is short; what lies below is full for a
-//! while. Afterwards everything goes on without faults until nothing is left to do.
+//! Faults: a process, a server, the manager, a node or all of them are killed (the last messages may be lost; memory is) or stopped;
+//! servers and the manager restart, as another incarnation, the manager with its log; memory is short; the store is full for a while.
+//! Afterwards the run continues without faults until no event is left.
 //!
-//! Checked at every step and at the end: who may access a file at the same time, who may hold a lock, what a read finds, that one order
-//! explains all accesses of atomic mode, that every block is kept by one server only, that no byte is lost which was promised and every
-//! other loss is told to its writer, that nobody is forgotten, that the dead hold nothing, that everything is quiet in the end.
+//! Checked at every step and at the end: concurrent accesses to a file are allowed by their leases; locks do not conflict; reads find
+//! visible writes; one order explains all accesses of atomic mode; every block is cached by one server only; no promised byte is lost and
+//! every other loss is reported to its writer; no request is forgotten; dead clients hold nothing; all clients finish.
 //!
-//! A second world, which each seed plays too, is about whose the blocks of a cooperative cache are: see `places`.
+//! A second simulation, also run for each seed, covers the ownership of blocks in the file cache: see `places`.
 //!
-//! Not judged: the order in which a server that was killed takes records of several writers for the same bytes when they offer their
-//! outboxes to its successor one after the other.
+//! Not checked: the order in which the successor of a killed server drains records of several writers for the same bytes when they offer
+//! their outboxes one after another.
 //!
 //! Always: the same seed gives the same runs. Never: reads a clock, sleeps, spawns.
 
 mod bugs;
-mod chance;
 mod client;
 mod coverage;
+mod delivery;
 mod events;
 mod faults;
-mod hear;
-mod keeping;
 mod manager;
-mod places;
+mod oracle;
+mod placement;
 mod server;
+mod simulation;
 mod staging;
 mod step;
-mod truth;
-mod world;
+mod sync;
 
 #[path = "../../../floors/pario/tests/atomic/checker.rs"]
 #[expect(unreachable_pub, reason = "shared with a test")]
 mod history;
 
-pub use bugs::{ALL_BUGS, AnyBug, ClientBug, PlaceBug};
+pub use bugs::{ALL_BUGS, AnyBug, ClientBug, PlacementBug};
 pub use coverage::{Coverage, EXPECTED};
-pub use world::{Options, Violation, run};
+pub use simulation::{RunOptions, Violation, run};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use pario_sim::{ALL_BUGS, AnyBug, Coverage, EXPECTED, Options, run};
+use pario_sim::{ALL_BUGS, AnyBug, Coverage, EXPECTED, RunOptions, run};
 
 /// Simulate the coherence of Pario: leases, locks, the manager and placement under faults, by seed
 #[derive(Parser, Debug)]
@@ -35,11 +35,11 @@ fn main() -> ExitCode {
     let args = Args::parse();
     if args.list {
         let words: Vec<&str> = ALL_BUGS().into_iter().map(AnyBug::word).collect();
-        return said(&words.join("\n"), ExitCode::SUCCESS);
+        return print_line(&words.join("\n"), ExitCode::SUCCESS);
     }
     let mut seen = Coverage::default();
     for seed in args.first..args.first.saturating_add(args.seeds) {
-        match run(Options { seed, bug: args.sabotage }) {
+        match run(RunOptions { seed, bug: args.sabotage }) {
             Ok(coverage) => seen.add(&coverage),
             Err(violation) => {
                 let text = format!(
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
                     violation.seed,
                     args.sabotage.map(|bug| format!(" --sabotage {}", bug.word())).unwrap_or_default()
                 );
-                return said(&text, ExitCode::FAILURE);
+                return print_line(&text, ExitCode::FAILURE);
             }
         }
     }
@@ -70,12 +70,12 @@ fn main() -> ExitCode {
     if !missing.is_empty() {
         text += &format!(", not: {}", missing.join(", "));
     }
-    said(&text, ExitCode::SUCCESS)
+    print_line(&text, ExitCode::SUCCESS)
 }
 
-fn said(text: &str, code: ExitCode) -> ExitCode {
+fn print_line(text: &str, code: ExitCode) -> ExitCode {
     use std::io::Write;
-    // Nobody to tell if the output is closed.
+    // Errors of a closed output are ignored.
     let _ = writeln!(std::io::stdout().lock(), "{text}");
     code
 }

@@ -1,4 +1,4 @@
-//! The manager: the real machines, and what its shell does around them.
+//! The manager: the real lease and lock machines, and a simulated shell.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -6,16 +6,16 @@ use std::ops::Range;
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{Lease, LockMode, LockSpace, Phase, Want};
 use pario_server::coherence::{
-    Action, Ask, Barrier, BarrierAsk, Leases, LockAction, LockWish, Locks, Owner, Party, Patience, Refusal,
-    Return, Shape, Ticket,
+    Barrier, BarrierRequest, LeaseAction, LeaseGroup, LeaseRequest, Leases, LockAction, LockRequest,
+    LockedBytes, Locks, Refusal, Return, TokenOwner, WaitLimit, WaitTicket,
 };
 
 use crate::bugs::{AnyBug, ClientBug};
 use crate::coverage::Coverage;
 
-/// What a client asks.
+/// Requests of a client.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask4 {
+pub(crate) enum ManagerRequest {
     Acquire {
         file: usize,
         want: Want,
@@ -28,10 +28,10 @@ pub(crate) enum Ask4 {
         file: usize,
         ask: u64,
         space: LockSpace,
-        lane: u64,
+        owner_slot: u64,
         mode: LockMode,
         bytes: Range<u64>,
-        patience: Patience,
+        wait_limit: WaitLimit,
     },
     Unlock {
         file: usize,
@@ -60,9 +60,9 @@ pub(crate) enum Ask4 {
     },
 }
 
-/// What it is answered.
+/// Replies to a client.
 #[derive(Clone, Debug)]
-pub(crate) enum Reply {
+pub(crate) enum ManagerReply {
     Granted {
         lease: Lease,
     },
@@ -78,30 +78,30 @@ pub(crate) enum Reply {
     Quiet {
         file: usize,
     },
-    /// What a dead writer left of the file cannot be brought in now.
-    Unsettled {
+    /// A dead writer's records cannot be recovered now.
+    Unrecovered {
         file: usize,
     },
 }
 
-/// What it is told unasked.
+/// Unsolicited messages to a client.
 #[derive(Clone, Debug)]
-pub(crate) enum Notice {
+pub(crate) enum ManagerNotice {
     Recall { file: usize, number: u64 },
     RecallLock { file: usize, number: u64, wanted: Range<u64> },
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Wait {
+enum ManagerWait {
     Acquire { client: usize },
     Lock { client: usize, ask: u64, wished: usize },
     Look { client: usize, file: usize },
     Stop { client: usize, file: usize },
 }
 
-/// What a wish for a lock was about.
+/// Arguments of a lock request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Wished {
+struct LockArguments {
     client: usize,
     file: usize,
     space: LockSpace,
@@ -109,46 +109,46 @@ struct Wished {
     bytes: Range<u64>,
 }
 
-impl Wished {
-    fn excludes(&self, other: &Wished) -> bool {
+impl LockArguments {
+    fn excludes(&self, other: &LockArguments) -> bool {
         let alone = self.mode == (LockMode::Exclusive {}) || other.mode == (LockMode::Exclusive {});
         let same = (self.file, self.space) == (other.file, other.space) && self.client != other.client;
-        same && alone && meet(&self.bytes, &other.bytes)
+        same && alone && ranges_overlap(&self.bytes, &other.bytes)
     }
 }
 
-fn meet(one: &Range<u64>, two: &Range<u64>) -> bool {
+fn ranges_overlap(one: &Range<u64>, two: &Range<u64>) -> bool {
     one.start < two.end && two.start < one.end
 }
 
-/// What is to be carried out by the world.
+/// Effects to be executed by the simulation.
 #[derive(Debug)]
-pub(crate) enum Effect {
-    Reply(usize, Reply),
-    Notice(usize, Notice),
-    Settle { file: usize, client: usize },
+pub(crate) enum SimEffect {
+    Reply(usize, ManagerReply),
+    Notice(usize, ManagerNotice),
+    RecoverWriter { file: usize, client: usize },
 }
 
-/// See the module.
+/// State of the manager; see the module.
 #[derive(Debug)]
-pub(crate) struct Manager {
+pub(crate) struct SimManager {
     pub(crate) leases: Leases,
     pub(crate) locks: Locks,
     life: u64,
-    waits: BTreeMap<Ticket, Wait>,
+    waits: BTreeMap<WaitTicket, ManagerWait>,
     tickets: u64,
-    /// The log: who may be writing what.
+    /// The log: possible writers of each file.
     writers: BTreeSet<(SessionId, usize)>,
     pub(crate) ghosts: BTreeSet<SessionId>,
     /// Stops in force.
-    stops: BTreeMap<usize, (Ticket, usize)>,
+    stops: BTreeMap<usize, (WaitTicket, usize)>,
     recalled: BTreeSet<(SessionId, u64)>,
     given: BTreeSet<(SessionId, u64)>,
-    /// Wishes for locks, by number.
-    wished: Vec<Wished>,
-    /// Locks under which the dead may have written, until that is settled.
+    /// Lock requests, by number.
+    lock_requests: Vec<LockArguments>,
+    /// Locks under which dead clients may have written, until they are recovered.
     left: Vec<(usize, usize, Range<u64>)>,
-    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) effects: VecDeque<SimEffect>,
     bug: Option<AnyBug>,
 }
 
@@ -161,16 +161,16 @@ fn inode(file: usize) -> InodeId {
 }
 
 fn file_of(inode: InodeId) -> usize {
-    usize::try_from(inode.0 - 10).expect("a file of this world")
+    usize::try_from(inode.0 - 10).expect("a file of this simulation")
 }
 
 fn client_of(session: SessionId) -> usize {
-    usize::try_from(session.0 - 1).expect("a client of this world")
+    usize::try_from(session.0 - 1).expect("a client of this simulation")
 }
 
-impl Manager {
-    pub(crate) fn new(bug: Option<AnyBug>) -> Manager {
-        let mut manager = Manager {
+impl SimManager {
+    pub(crate) fn new(bug: Option<AnyBug>) -> SimManager {
+        let mut manager = SimManager {
             leases: Leases::new(0),
             locks: Locks::new(0),
             life: 0,
@@ -181,7 +181,7 @@ impl Manager {
             stops: BTreeMap::new(),
             recalled: BTreeSet::new(),
             given: BTreeSet::new(),
-            wished: Vec::new(),
+            lock_requests: Vec::new(),
             left: Vec::new(),
             effects: VecDeque::new(),
             bug,
@@ -203,7 +203,7 @@ impl Manager {
         self.bug == Some(AnyBug::Around(bug))
     }
 
-    /// It was killed and is back: what it knows is in its log.
+    /// It was killed and restarted: only its log is left.
     pub(crate) fn restart(&mut self) {
         self.life += 1;
         self.begin();
@@ -222,18 +222,18 @@ impl Manager {
         }
     }
 
-    fn ticket(&mut self, wait: Wait) -> Ticket {
+    fn ticket(&mut self, wait: ManagerWait) -> WaitTicket {
         self.tickets += 1;
-        let ticket = Ticket(self.tickets);
+        let ticket = WaitTicket(self.tickets);
         self.waits.insert(ticket, wait);
         ticket
     }
 
     /// A client's request.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &mut self,
         client: usize,
-        ask: Ask4,
+        ask: ManagerRequest,
         now: Nanos,
         seen: &mut Coverage,
     ) -> Result<(), String> {
@@ -244,70 +244,72 @@ impl Manager {
             self.leases.reclaimed(who, now, &mut actions);
         }
         match ask {
-            Ask4::Acquire { file, want } => {
-                let ticket = self.ticket(Wait::Acquire { client });
-                let ask = Ask { session: who, inode: inode(file), want, party: Party(0), ticket };
+            ManagerRequest::Acquire { file, want } => {
+                let ticket = self.ticket(ManagerWait::Acquire { client });
+                let ask =
+                    LeaseRequest { session: who, inode: inode(file), want, group: LeaseGroup(0), ticket };
                 self.leases.acquire(ask, now, &mut actions);
-                if actions
-                    .iter()
-                    .all(|action| !matches!(action, Action::Grant { ticket: t, .. } if *t == ticket))
-                {
+                let granted = |action: &LeaseAction| matches!(action, LeaseAction::Grant { ticket: t, .. } if *t == ticket);
+                if !actions.iter().any(granted) {
                     seen.visit("lease waited for");
                 }
             }
-            Ask4::Return { file, number } => {
+            ManagerRequest::Return { file, number } => {
                 seen.visit("lease returned");
                 self.leases.returned(Return { session: who, inode: inode(file), number }, now, &mut actions);
                 if !self.leases.holds_write(who, inode(file)) {
                     self.writers.remove(&(who, file));
                 }
             }
-            Ask4::Lock { file, ask, space, lane, mode, bytes, patience } => {
-                self.wished.push(Wished { client, file, space, mode, bytes: bytes.clone() });
-                let ticket = self.ticket(Wait::Lock { client, ask, wished: self.wished.len() - 1 });
-                let owner = Owner { session: who, lane, club: 0 };
-                let (inode, shape) = (inode(file), Shape::Bytes(bytes));
-                let wish = LockWish { owner, inode, space, mode, shape, patience, ticket };
+            ManagerRequest::Lock { file, ask, space, owner_slot, mode, bytes, wait_limit } => {
+                self.lock_requests.push(LockArguments { client, file, space, mode, bytes: bytes.clone() });
+                let ticket =
+                    self.ticket(ManagerWait::Lock { client, ask, wished: self.lock_requests.len() - 1 });
+                let owner = TokenOwner { session: who, slot: owner_slot, lock_group: 0 };
+                let (inode, shape) = (inode(file), LockedBytes::Bytes(bytes));
+                let wish = LockRequest { owner, inode, space, mode, shape, wait_limit, ticket };
                 self.locks.lock(wish, now, &mut lock_actions);
             }
-            Ask4::Unlock { file, number, keep } => {
+            ManagerRequest::Unlock { file, number, keep } => {
                 seen.visit(if keep.is_some() { "lock kept in part" } else { "lock returned" });
                 self.locks.returned((who, inode(file)), number, keep, &mut lock_actions);
             }
-            Ask4::Busy { file, number, keep } => {
+            ManagerRequest::Busy { file, number, keep } => {
                 seen.visit("lock in use");
                 self.locks.busy((who, inode(file)), number, keep, &mut lock_actions);
             }
-            Ask4::Cancel { ask } => {
-                let mine = |wait: &Wait| matches!(wait, Wait::Lock { client: c, ask: a, .. } if (*c, *a) == (client, ask));
+            ManagerRequest::Cancel { ask } => {
+                let mine = |wait: &ManagerWait| matches!(wait, ManagerWait::Lock { client: c, ask: a, .. } if (*c, *a) == (client, ask));
                 let ticket = self.waits.iter().find(|(_, wait)| mine(wait)).map(|(ticket, _)| *ticket);
                 if let Some(ticket) = ticket {
                     self.locks.cancel(ticket, &mut lock_actions);
                 }
             }
-            Ask4::Look { file } => {
-                let ticket = self.ticket(Wait::Look { client, file });
-                let ask = BarrierAsk { inode: inode(file), ticket, kind: Barrier::Look, asker: Some(who) };
+            ManagerRequest::Look { file } => {
+                let ticket = self.ticket(ManagerWait::Look { client, file });
+                let ask =
+                    BarrierRequest { inode: inode(file), ticket, kind: Barrier::Look, requester: Some(who) };
                 self.leases.barrier(ask, now, &mut actions);
             }
-            Ask4::Stop { file } => {
-                let ticket = self.ticket(Wait::Stop { client, file });
-                let ask = BarrierAsk { inode: inode(file), ticket, kind: Barrier::Stop, asker: Some(who) };
+            ManagerRequest::Stop { file } => {
+                let ticket = self.ticket(ManagerWait::Stop { client, file });
+                let ask =
+                    BarrierRequest { inode: inode(file), ticket, kind: Barrier::Stop, requester: Some(who) };
                 self.leases.barrier(ask, now, &mut actions);
             }
-            Ask4::StopEnd { file } => {
+            ManagerRequest::StopEnd { file } => {
                 if let Some((ticket, _)) = self.stops.remove(&file) {
                     seen.visit("stop ended");
                     self.leases.barrier_end(inode(file), ticket, now, &mut actions);
                 }
             }
-            Ask4::Close { file } => self.locks.left(inode(file), who, &mut lock_actions),
+            ManagerRequest::Close { file } => self.locks.left(inode(file), who, &mut lock_actions),
         }
         self.carry_out(actions, seen)?;
         self.carry_out_locks(lock_actions, seen)
     }
 
-    /// The clock says so.
+    /// A timeout expires.
     pub(crate) fn expire(&mut self, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
         let mut actions = Vec::new();
         self.locks.expire(now, &mut actions);
@@ -315,26 +317,32 @@ impl Manager {
     }
 
     /// A client's connection has ended.
-    pub(crate) fn gone(&mut self, client: usize, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
+    pub(crate) fn client_died(
+        &mut self,
+        client: usize,
+        now: Nanos,
+        seen: &mut Coverage,
+    ) -> Result<(), String> {
         let who = session(client);
         if self.ghosts.remove(&who) {
             seen.visit("ghost buried");
         }
         let (mut actions, mut lock_actions) = (Vec::new(), Vec::new());
         self.waits.retain(|_, wait| match wait {
-            Wait::Acquire { client: c } | Wait::Lock { client: c, .. } => *c != client,
-            Wait::Look { .. } | Wait::Stop { .. } => true,
+            ManagerWait::Acquire { client: c } | ManagerWait::Lock { client: c, .. } => *c != client,
+            ManagerWait::Look { .. } | ManagerWait::Stop { .. } => true,
         });
-        let barriers: Vec<(Ticket, Wait)> =
+        let barriers: Vec<(WaitTicket, ManagerWait)> =
             self.waits.iter().map(|(ticket, wait)| (*ticket, *wait)).collect();
         for (ticket, wait) in barriers {
-            if matches!(wait, Wait::Look { client: c, .. } | Wait::Stop { client: c, .. } if c == client) {
+            if matches!(wait, ManagerWait::Look { client: c, .. } | ManagerWait::Stop { client: c, .. } if c == client)
+            {
                 self.waits.remove(&ticket);
                 self.leases.cancel(ticket, now, &mut actions);
             }
         }
-        // The work of a stop is the manager's, and ends also if nobody waits for it.
-        let over: Vec<(usize, Ticket)> = self
+        // The manager executes a stop to its end, also without a waiting client.
+        let over: Vec<(usize, WaitTicket)> = self
             .stops
             .iter()
             .filter(|(_, (_, asker))| *asker == client)
@@ -344,19 +352,19 @@ impl Manager {
             self.stops.remove(&file);
             self.leases.barrier_end(inode(file), ticket, now, &mut actions);
         }
-        self.leases.gone(who, now, &mut actions);
+        self.leases.session_died(who, now, &mut actions);
         let wrote = self.locks.held().filter(|line| {
             let access = line.space == (LockSpace::Access {}) && line.mode == (LockMode::Exclusive {});
             access && line.owner.session == who && self.leases.holders(line.inode).contains(&who)
         });
         let wrote: Vec<_> = wrote.map(|line| (file_of(line.inode), client, line.bytes)).collect();
         self.left.extend(wrote);
-        self.locks.gone(who, &mut lock_actions);
+        self.locks.session_died(who, &mut lock_actions);
         let files: Vec<InodeId> = self.locks.files_of(who).collect();
         for file in files {
             if !self.leases.holders(file).contains(&who) {
                 seen.visit("lock of the dead freed");
-                self.locks.settled(file, who, &mut lock_actions);
+                self.locks.recovered(file, who, &mut lock_actions);
             }
         }
         self.carry_out(actions, seen)?;
@@ -364,7 +372,7 @@ impl Manager {
     }
 
     /// What a dead or reclaimed client left of a file is in the stores.
-    pub(crate) fn settled(
+    pub(crate) fn recovered(
         &mut self,
         file: usize,
         client: usize,
@@ -376,15 +384,16 @@ impl Manager {
         self.writers.remove(&(who, file));
         self.left.retain(|(of, dead, _)| (*of, *dead) != (file, client));
         let (mut actions, mut lock_actions) = (Vec::new(), Vec::new());
-        self.leases.settled(inode(file), who, now, &mut actions);
-        self.locks.settled(inode(file), who, &mut lock_actions);
+        self.leases.recovered(inode(file), who, now, &mut actions);
+        self.locks.recovered(inode(file), who, &mut lock_actions);
         self.carry_out(actions, seen)?;
         self.carry_out_locks(lock_actions, seen)
     }
 
-    /// A server that must take what a dead client left is gone: whoever waits for the file is told, and does not wait for its return.
-    pub(crate) fn unsettled(&mut self, file: usize, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
-        let waiting: Vec<Ticket> = self
+    /// A server with undrained records of a dead client is dead: clients that wait for the file are refused instead of waiting for its
+    /// return.
+    pub(crate) fn unrecovered(&mut self, file: usize, now: Nanos, seen: &mut Coverage) -> Result<(), String> {
+        let waiting: Vec<WaitTicket> = self
             .leases
             .waiting(now)
             .filter(|line| line.inode == inode(file))
@@ -392,13 +401,15 @@ impl Manager {
             .collect();
         for ticket in waiting {
             let client = match self.waits.remove(&ticket) {
-                Some(Wait::Acquire { client } | Wait::Look { client, .. } | Wait::Stop { client, .. }) => {
-                    client
-                }
-                Some(Wait::Lock { .. }) | None => continue,
+                Some(
+                    ManagerWait::Acquire { client }
+                    | ManagerWait::Look { client, .. }
+                    | ManagerWait::Stop { client, .. },
+                ) => client,
+                Some(ManagerWait::Lock { .. }) | None => continue,
             };
             seen.visit("waiter told that a file cannot be settled");
-            self.effects.push_back(Effect::Reply(client, Reply::Unsettled { file }));
+            self.effects.push_back(SimEffect::Reply(client, ManagerReply::Unrecovered { file }));
             let mut actions = Vec::new();
             self.leases.cancel(ticket, now, &mut actions);
             self.carry_out(actions, seen)?;
@@ -406,33 +417,35 @@ impl Manager {
         Ok(())
     }
 
-    fn carry_out(&mut self, actions: Vec<Action>, seen: &mut Coverage) -> Result<(), String> {
+    fn carry_out(&mut self, actions: Vec<LeaseAction>, seen: &mut Coverage) -> Result<(), String> {
         for action in actions {
             match action {
-                Action::Grant { ticket, session, lease } => self.granted(ticket, session, lease, seen)?,
-                Action::Recall { session, inode, number } => {
+                LeaseAction::Grant { ticket, session, lease } => {
+                    self.granted(ticket, session, lease, seen)?
+                }
+                LeaseAction::Recall { session, inode, number } => {
                     seen.visit("lease recalled");
                     if !self.recalled.insert((session, number)) {
                         return Err(format!("lease {number} of {session} is recalled twice"));
                     }
-                    let notice = Notice::Recall { file: file_of(inode), number };
-                    self.effects.push_back(Effect::Notice(client_of(session), notice));
+                    let notice = ManagerNotice::Recall { file: file_of(inode), number };
+                    self.effects.push_back(SimEffect::Notice(client_of(session), notice));
                 }
-                Action::Settle { inode, session } => {
+                LeaseAction::Recover { inode, session } => {
                     let (file, client) = (file_of(inode), client_of(session));
-                    self.effects.push_back(Effect::Settle { file, client });
+                    self.effects.push_back(SimEffect::RecoverWriter { file, client });
                 }
-                Action::Quiet { ticket } => match self.waits.remove(&ticket) {
-                    Some(Wait::Look { client, file }) => {
+                LeaseAction::Quiet { ticket } => match self.waits.remove(&ticket) {
+                    Some(ManagerWait::Look { client, file }) => {
                         seen.visit("look quiet");
-                        self.effects.push_back(Effect::Reply(client, Reply::Quiet { file }));
+                        self.effects.push_back(SimEffect::Reply(client, ManagerReply::Quiet { file }));
                     }
-                    Some(Wait::Stop { client, file }) => {
+                    Some(ManagerWait::Stop { client, file }) => {
                         seen.visit("stop quiet");
                         self.stops.insert(file, (ticket, client));
-                        self.effects.push_back(Effect::Reply(client, Reply::Quiet { file }));
+                        self.effects.push_back(SimEffect::Reply(client, ManagerReply::Quiet { file }));
                     }
-                    Some(Wait::Acquire { .. } | Wait::Lock { .. }) | None => {
+                    Some(ManagerWait::Acquire { .. } | ManagerWait::Lock { .. }) | None => {
                         return Err(format!("{ticket:?} is quiet, and is no barrier"));
                     }
                 },
@@ -443,7 +456,7 @@ impl Manager {
 
     fn granted(
         &mut self,
-        ticket: Ticket,
+        ticket: WaitTicket,
         who: SessionId,
         lease: Lease,
         seen: &mut Coverage,
@@ -459,7 +472,7 @@ impl Manager {
             let lease = matches!(line.waiter, pario_server::coherence::Waiter::Session(_));
             lease && line.inode == lease_inode(file) && line.ticket < ticket
         });
-        // Who has it may be told so again.
+        // A held lease may be granted again.
         let again = !self.given.insert((who, lease.number));
         if let Some(older) = older.filter(|_| !again) {
             return Err(format!("{ticket:?} is granted a lease past {:?}", older.ticket));
@@ -471,11 +484,11 @@ impl Manager {
             Phase::Mixed {} => "grant mixed",
         });
         match self.waits.remove(&ticket) {
-            Some(Wait::Acquire { client }) if session(client) == who => {
+            Some(ManagerWait::Acquire { client }) if session(client) == who => {
                 if lease.phase != (Phase::Read {}) {
                     self.writers.insert((who, file));
                 }
-                self.effects.push_back(Effect::Reply(client, Reply::Granted { lease }));
+                self.effects.push_back(SimEffect::Reply(client, ManagerReply::Granted { lease }));
                 Ok(())
             }
             other => Err(format!("{ticket:?} gets a lease, and is {other:?}")),
@@ -491,28 +504,29 @@ impl Manager {
                     } else {
                         "lock granted exactly"
                     });
-                    let Some(Wait::Lock { client, ask, wished }) = self.waits.remove(&ticket) else {
+                    let Some(ManagerWait::Lock { client, ask, wished }) = self.waits.remove(&ticket) else {
                         return Err(format!("{ticket:?} gets a lock it did not wait for"));
                     };
                     self.check_lock(ticket, wished)?;
-                    self.effects.push_back(Effect::Reply(client, Reply::Locked { ask, number, bytes }));
+                    self.effects
+                        .push_back(SimEffect::Reply(client, ManagerReply::Locked { ask, number, bytes }));
                 }
                 LockAction::Recall { session, inode, number, wanted } => {
                     seen.visit("lock recalled");
-                    let notice = Notice::RecallLock { file: file_of(inode), number, wanted };
-                    self.effects.push_back(Effect::Notice(client_of(session), notice));
+                    let notice = ManagerNotice::RecallLock { file: file_of(inode), number, wanted };
+                    self.effects.push_back(SimEffect::Notice(client_of(session), notice));
                 }
                 LockAction::Refuse { ticket, why } => {
                     let why = match why {
                         Refusal::InUse(_) => "lock refused in use",
                         Refusal::TimedOut(_) => "lock refused in time",
-                        Refusal::Circle(_) => "lock refused in a circle",
+                        Refusal::Deadlock(_) => "lock refused in a circle",
                         Refusal::Cancelled => "lock cancelled",
                         Refusal::TooMany => "lock refused for their number",
                     };
                     seen.visit(why);
-                    if let Some(Wait::Lock { client, ask, .. }) = self.waits.remove(&ticket) {
-                        self.effects.push_back(Effect::Reply(client, Reply::Refused { ask, why }));
+                    if let Some(ManagerWait::Lock { client, ask, .. }) = self.waits.remove(&ticket) {
+                        self.effects.push_back(SimEffect::Reply(client, ManagerReply::Refused { ask, why }));
                     }
                 }
             }
@@ -521,23 +535,36 @@ impl Manager {
     }
 }
 
-impl Manager {
-    /// A lock is granted: nobody was passed over, and nothing of the dead is under way there.
-    fn check_lock(&self, ticket: Ticket, wished: usize) -> Result<(), String> {
-        let mine = &self.wished[wished];
+impl SimManager {
+    /// Whether a request waits for a client that held a lock there before it was just granted another.
+    fn blocks_older(&self, client: usize, older: &LockArguments) -> bool {
+        let mine = self.locks.held().filter(|line| {
+            let alone = line.mode == (LockMode::Exclusive {}) || older.mode == (LockMode::Exclusive {});
+            let same = (file_of(line.inode), line.space) == (older.file, older.space);
+            same && alone
+                && client_of(line.owner.session) == client
+                && ranges_overlap(&line.bytes, &older.bytes)
+        });
+        1 < mine.count()
+    }
+
+    /// A lock is granted: no earlier request was overtaken, and no record of a dead client is in flight there.
+    fn check_lock(&self, ticket: WaitTicket, wished: usize) -> Result<(), String> {
+        let mine = &self.lock_requests[wished];
         for (older, wait) in self.waits.range(..ticket) {
-            if let Wait::Lock { wished, .. } = wait
-                && self.wished[*wished].excludes(mine)
+            if let ManagerWait::Lock { wished, .. } = wait
+                && self.lock_requests[*wished].excludes(mine)
+                && !self.blocks_older(mine.client, &self.lock_requests[*wished])
             {
                 return Err(format!("{ticket:?} is granted a lock past {older:?}"));
             }
         }
         let left = self.left.iter().find(|(file, _, bytes)| {
-            mine.space == (LockSpace::Access {}) && *file == mine.file && meet(bytes, &mine.bytes)
+            mine.space == (LockSpace::Access {}) && *file == mine.file && ranges_overlap(bytes, &mine.bytes)
         });
         match left {
             Some((file, dead, _)) => {
-                Err(format!("a lock of file {file} is granted before {dead}, dead, is settled"))
+                Err(format!("a lock of file {file} is granted before the dead client {dead} is recovered"))
             }
             None => Ok(()),
         }

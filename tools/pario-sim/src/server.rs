@@ -1,23 +1,23 @@
-//! A data server: its blocks in memory (the real ledger and blocks of `pario_store::cache`), and what lies below all servers.
+//! A data server: its blocks in memory (the real ledger and blocks of `pario_store::cache`), and the store below all servers.
 //!
-//! A server of a partition on plain files writes through and lends; one that caches (tier 1, the cooperative cache, a store past the page
-//! cache) keeps written blocks and stages them, and what it has not staged dies with it.
+//! A server of a partition on plain files writes through and lends; a caching one (node cache, file cache, direct store) keeps written
+//! blocks and stages them, and unstaged blocks are lost with it.
 //!
-//! Never: keeps a block that another server is home of. Always: a dirty byte is in the ledger until what lies below has it.
+//! Never: keeps a block of another home server. Always: a dirty byte is in the ledger until the store has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use pario_core::InodeId;
-use pario_server::store::cache::{Key, Ledger, SharedBlock};
+use pario_server::store::cache::{BlockKey, Ledger, SharedBlock};
 
 use crate::bugs::{AnyBug, ClientBug};
-use crate::world::{CELLS, FILES, SERVERS};
+use crate::simulation::{CELLS, FILES, SERVERS};
 
 /// Cells of a block; blocks are dealt to servers in turn.
 pub(crate) const BLOCK_CELLS: usize = 2;
 const CELL: usize = 8;
 const BLOCK_BYTES: usize = BLOCK_CELLS * CELL;
-/// Blocks that a server may keep when nothing presses.
+/// Maximum cached blocks without memory pressure.
 const BLOCKS: u64 = 4;
 /// Adjacent blocks that are written together.
 const RUN_BLOCKS: usize = 16;
@@ -27,36 +27,36 @@ pub(crate) fn home(cell: usize) -> usize {
     (cell / BLOCK_CELLS) % SERVERS
 }
 
-/// There is no room for it below.
+/// The store has no space for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Refused;
+pub(crate) struct StoreFull;
 
-/// What lies below the servers: as their system has it, and as it is on stable storage.
+/// The store below the servers: in the page cache, and on stable storage.
 #[derive(Debug)]
-pub(crate) struct Below {
+pub(crate) struct SimStore {
     pub(crate) store: Vec<[u64; CELLS]>,
     pub(crate) stable: Vec<[u64; CELLS]>,
 }
 
-impl Below {
-    pub(crate) fn new() -> Below {
-        Below { store: vec![[0; CELLS]; FILES], stable: vec![[0; CELLS]; FILES] }
+impl SimStore {
+    pub(crate) fn new() -> SimStore {
+        SimStore { store: vec![[0; CELLS]; FILES], stable: vec![[0; CELLS]; FILES] }
     }
 }
 
-/// See the module.
+/// State of a server; see the module.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct SimServer {
     pub(crate) number: usize,
     pub(crate) alive: bool,
     pub(crate) stopped: bool,
     pub(crate) life: u64,
     pub(crate) caches: bool,
-    /// What lies below refuses writes.
+    /// The store rejects writes.
     pub(crate) full: bool,
-    /// There is room reserved, so that writes may return before they are taken.
+    /// Space is reserved, so that writes may return before they are drained.
     pub(crate) grants: bool,
-    /// Clients whose outboxes it has.
+    /// Clients with an attached outbox.
     pub(crate) outboxes: BTreeSet<usize>,
     /// Errors kept for a client's file.
     pub(crate) errors: BTreeSet<(usize, usize)>,
@@ -65,16 +65,16 @@ pub(crate) struct Server {
     stuck: BTreeSet<usize>,
     /// Errors of staging, by file.
     kept: BTreeSet<usize>,
-    /// When the newest bytes were committed that it or those before it put down since one of them was replaced: outlives its process,
-    /// but not the machine. `None`: nobody was replaced.
-    ahead: Option<BTreeMap<(usize, usize), u64>>,
+    /// Commit times of the newest bytes that it or its predecessors applied since one of them was replaced: outlives its process, but not
+    /// the machine. `None`: no server was replaced.
+    overwrites: Option<BTreeMap<(usize, usize), u64>>,
     /// The machine was started anew.
     is_first: bool,
     bug: Option<AnyBug>,
 }
 
-fn key_of(file: usize, cell: usize) -> Key {
-    Key { inode: InodeId(file as u64), index: (cell / BLOCK_CELLS) as u64 }
+fn key_of(file: usize, cell: usize) -> BlockKey {
+    BlockKey { inode: InodeId(file as u64), index: (cell / BLOCK_CELLS) as u64 }
 }
 
 fn span_of(cell: usize) -> std::ops::Range<usize> {
@@ -90,9 +90,9 @@ fn held(block: &SharedBlock) -> std::sync::MutexGuard<'_, pario_server::store::c
     block.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-impl Server {
-    pub(crate) fn new(number: usize, caches: bool, bug: Option<AnyBug>) -> Server {
-        Server {
+impl SimServer {
+    pub(crate) fn new(number: usize, caches: bool, bug: Option<AnyBug>) -> SimServer {
+        SimServer {
             number,
             alive: true,
             stopped: false,
@@ -106,13 +106,13 @@ impl Server {
             limit: BLOCKS * BLOCK_BYTES as u64,
             stuck: BTreeSet::new(),
             kept: BTreeSet::new(),
-            ahead: None,
+            overwrites: None,
             is_first: false,
             bug,
         }
     }
 
-    /// It can do something now.
+    /// It is able to act now.
     pub(crate) fn runs(&self) -> bool {
         self.alive && !self.stopped
     }
@@ -121,7 +121,7 @@ impl Server {
         self.bug == Some(AnyBug::Around(bug))
     }
 
-    /// It is killed: what it had in memory is gone.
+    /// It is killed: its memory is lost.
     pub(crate) fn kill(&mut self) {
         self.alive = false;
         self.stopped = false;
@@ -131,38 +131,38 @@ impl Server {
         self.stuck.clear();
         self.kept.clear();
         if self.has(ClientBug::ForgetAhead) {
-            self.ahead = None;
+            self.overwrites = None;
         }
     }
 
-    /// The power goes, and with it everybody who could come late.
+    /// Power loss: no late client is left.
     pub(crate) fn lose_power(&mut self) {
-        (self.ahead, self.is_first) = (None, true);
+        (self.overwrites, self.is_first) = (None, true);
     }
 
-    /// It has put something down.
+    /// Logs an applied write.
     pub(crate) fn remember(&mut self, place: (usize, usize), committed: u64) {
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.overwrites {
             let newest = ahead.entry(place).or_default();
             *newest = committed.max(*newest);
         }
     }
 
-    /// When the newest bytes were committed that it is known to have put there.
+    /// Commit time of the newest bytes that it is known to have applied there.
     pub(crate) fn newest(&self, place: (usize, usize)) -> Option<u64> {
-        self.ahead.as_ref()?.get(&place).copied()
+        self.overwrites.as_ref()?.get(&place).copied()
     }
 
-    /// It comes back, in another life.
+    /// It restarts, as another incarnation.
     pub(crate) fn restart(&mut self) {
         self.alive = true;
         self.life += 1;
         if !std::mem::take(&mut self.is_first) {
-            self.ahead.get_or_insert_default();
+            self.overwrites.get_or_insert_default();
         }
     }
 
-    /// Memory is short: from now on there is room for so many blocks.
+    /// Memory pressure: sets the maximum number of cached blocks.
     pub(crate) fn press(&mut self, blocks: u64) {
         self.limit = blocks * BLOCK_BYTES as u64;
     }
@@ -183,32 +183,32 @@ impl Server {
 
     pub(crate) fn write(
         &mut self,
-        below: &mut Below,
+        below: &mut SimStore,
         (file, cell): (usize, usize),
         tag: u64,
-    ) -> Result<Way, Refused> {
+    ) -> Result<WriteMethod, StoreFull> {
         if !self.caches {
-            return self.put(below, (file, cell), tag).map(|()| Way::Through);
+            return self.apply_cached(below, (file, cell), tag).map(|()| WriteMethod::Through);
         }
         let key = key_of(file, cell);
-        if !self.make_room(below) {
+        if !self.free_space(below) {
             if !self.has(ClientBug::StraightPastCache) {
                 self.evict(below, key)?;
             }
-            return self.put(below, (file, cell), tag).map(|()| Way::Straight);
+            return self.apply_cached(below, (file, cell), tag).map(|()| WriteMethod::Uncached);
         }
         let block = self.ledger.pin(key, BLOCK_BYTES);
         held(&block).overwrite(span_of(cell)).copy_from_slice(&tag.to_le_bytes());
         self.ledger.set_dirty(key, true);
-        Ok(Way::Cached)
+        Ok(WriteMethod::Cached)
     }
 
-    pub(crate) fn read(&mut self, below: &mut Below, file: usize, cell: usize) -> Result<u64, Refused> {
+    pub(crate) fn read(&mut self, below: &mut SimStore, file: usize, cell: usize) -> Result<u64, StoreFull> {
         if !self.caches {
             return Ok(below.store[file][cell]);
         }
         let key = key_of(file, cell);
-        if !self.make_room(below) {
+        if !self.free_space(below) {
             self.evict(below, key)?;
             return Ok(below.store[file][cell]);
         }
@@ -225,16 +225,21 @@ impl Server {
         Ok(tag_of(block.bytes(span_of(cell))))
     }
 
-    fn put(&mut self, below: &mut Below, (file, cell): (usize, usize), tag: u64) -> Result<(), Refused> {
+    fn apply_cached(
+        &mut self,
+        below: &mut SimStore,
+        (file, cell): (usize, usize),
+        tag: u64,
+    ) -> Result<(), StoreFull> {
         if self.full {
-            return Err(Refused);
+            return Err(StoreFull);
         }
         below.store[file][cell] = tag;
         Ok(())
     }
 
     /// As `Pool::reserve` does for a request of one block.
-    fn make_room(&mut self, below: &mut Below) -> bool {
+    fn free_space(&mut self, below: &mut SimStore) -> bool {
         let Some(rest) = self.limit.checked_sub(BLOCK_BYTES as u64) else { return false };
         loop {
             if self.ledger.shrink_to(rest, |_| ()) {
@@ -249,24 +254,24 @@ impl Server {
         }
     }
 
-    fn oldest(&self) -> Option<Key> {
+    fn oldest(&self) -> Option<BlockKey> {
         self.ledger.oldest_dirty(|key| !self.stuck.contains(&file_of(key)))
     }
 
-    /// There is something that could be staged.
+    /// Whether there are dirty blocks.
     pub(crate) fn has_dirt(&self) -> bool {
         self.oldest().is_some()
     }
 
     /// One step of staging; whether it went well.
-    pub(crate) fn stage_oldest(&mut self, below: &mut Below) -> bool {
+    pub(crate) fn stage_oldest(&mut self, below: &mut SimStore) -> bool {
         let Some(key) = self.oldest() else { return true };
         self.stage(below, key)
     }
 
-    fn stage(&mut self, below: &mut Below, key: Key) -> bool {
+    fn stage(&mut self, below: &mut SimStore, key: BlockKey) -> bool {
         let run = self.ledger.dirty_from(key, RUN_BLOCKS);
-        if self.write_down(below, &run).is_ok() {
+        if self.write_back(below, &run).is_ok() {
             return true;
         }
         self.kept.insert(file_of(key));
@@ -274,21 +279,21 @@ impl Server {
         false
     }
 
-    fn evict(&mut self, below: &mut Below, key: Key) -> Result<(), Refused> {
+    fn evict(&mut self, below: &mut SimStore, key: BlockKey) -> Result<(), StoreFull> {
         let Some(block) = self.ledger.find(key) else { return Ok(()) };
-        self.write_down(below, &[(key, block)])?;
+        self.write_back(below, &[(key, block)])?;
         self.ledger.remove(key);
         Ok(())
     }
 
-    fn write_down(&mut self, below: &mut Below, run: &[(Key, SharedBlock)]) -> Result<(), Refused> {
+    fn write_back(&mut self, below: &mut SimStore, run: &[(BlockKey, SharedBlock)]) -> Result<(), StoreFull> {
         let mut result = Ok(());
         for (key, block) in run {
             for (span, data) in held(block).dirty() {
                 let index = usize::try_from(key.index).expect("a small file");
                 let first = index * BLOCK_CELLS + span.start / CELL;
                 for (at, cell) in data.chunks(CELL).zip(first..) {
-                    result = result.and(self.put(below, (file_of(*key), cell), tag_of(at)));
+                    result = result.and(self.apply_cached(below, (file_of(*key), cell), tag_of(at)));
                 }
             }
         }
@@ -302,20 +307,20 @@ impl Server {
         result
     }
 
-    /// Everything of a file is below; an error of staging is told.
-    pub(crate) fn flush(&mut self, below: &mut Below, file: usize) -> Result<(), Refused> {
+    /// All of a file is in the store; a staging error is reported.
+    pub(crate) fn flush(&mut self, below: &mut SimStore, file: usize) -> Result<(), StoreFull> {
         if self.has(ClientBug::FlushNothing) {
             return Ok(());
         }
         let kept = self.kept.remove(&file);
         self.stuck.remove(&file);
         let dirty = self.ledger.dirty(InodeId(file as u64));
-        self.write_down(below, &dirty)?;
-        if kept { Err(Refused) } else { Ok(()) }
+        self.write_back(below, &dirty)?;
+        if kept { Err(StoreFull) } else { Ok(()) }
     }
 
     /// The same, on stable storage.
-    pub(crate) fn sync(&mut self, below: &mut Below, file: usize) -> Result<(), Refused> {
+    pub(crate) fn sync(&mut self, below: &mut SimStore, file: usize) -> Result<(), StoreFull> {
         if self.has(ClientBug::SyncUnstaged) {
             self.make_stable(below, file);
             return self.flush(below, file);
@@ -325,28 +330,28 @@ impl Server {
         Ok(())
     }
 
-    fn make_stable(&self, below: &mut Below, file: usize) {
+    fn make_stable(&self, below: &mut SimStore, file: usize) {
         for cell in (0..CELLS).filter(|cell| home(*cell) == self.number) {
             below.stable[file][cell] = below.store[file][cell];
         }
     }
 }
 
-fn file_of(key: Key) -> usize {
-    usize::try_from(key.inode.0).expect("a file of this world")
+fn file_of(key: BlockKey) -> usize {
+    usize::try_from(key.inode.0).expect("a file of this simulation")
 }
 
-/// How a write went.
+/// Method of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum WriteMethod {
     Through,
     Cached,
-    Straight,
+    Uncached,
 }
 
-/// What a client sees of a server in memory that they share.
+/// A client's knowledge of a server from shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Cursor {
+pub(crate) struct CursorSnapshot {
     pub(crate) life: u64,
     pub(crate) errors: u64,
 }

@@ -1,38 +1,40 @@
-//! From outboxes to servers and below: records are taken, outboxes offered again, records given up, blocks staged.
+//! From outboxes to servers and stores: records are drained, outboxes offered again, records dropped, blocks staged.
 //!
-//! Always: what a server that is gone had not taken is offered to its successor, or given up and told to every file that it belongs to.
+//! Always: undrained records of a dead server are offered to its successor, or dropped and reported to every file concerned.
 
 use crate::bugs::ClientBug;
-use crate::client::{Errand, Stage};
-use crate::server::{Cursor, Refused, Way, home};
-use crate::world::{Fate, Record, SERVERS, World};
+use crate::client::{Errand, OpStage};
+use crate::server::{CursorSnapshot, StoreFull, WriteMethod, home};
+use crate::simulation::{PartState, SERVERS, SimRecord, Simulation};
 
-/// Taking.
-impl World {
-    /// A record that a server may take: it is open, and the server has its outbox.
-    pub(crate) fn is_due(&self, server: usize, record: &Record) -> bool {
-        record.fate[server] == Fate::Open && self.servers[server].outboxes.contains(&record.client)
+/// Draining.
+impl Simulation {
+    /// A record that a server may drain: it is open, and the server has its outbox.
+    pub(crate) fn is_due(&self, server: usize, record: &SimRecord) -> bool {
+        record.parts[server] == PartState::Open && self.servers[server].outboxes.contains(&record.client)
     }
 
     pub(crate) fn first_due(&self, server: usize) -> Option<usize> {
         self.records.iter().position(|record| self.is_due(server, record))
     }
 
-    pub(crate) fn take(&mut self, server: usize) -> Result<(), String> {
+    pub(crate) fn drain_one_of(&mut self, server: usize) -> Result<(), String> {
         let newest = self.has(ClientBug::TakeNewest);
-        let due = |record: &Record| self.is_due(server, record);
+        let due = |record: &SimRecord| self.is_due(server, record);
         let at = if newest { self.records.iter().rposition(due) } else { self.first_due(server) };
-        at.map_or(Ok(()), |at| self.take_one(server, at))
+        at.map_or(Ok(()), |at| self.drain_record(server, at))
     }
 
-    pub(crate) fn take_one(&mut self, server: usize, at: usize) -> Result<(), String> {
+    pub(crate) fn drain_record(&mut self, server: usize, at: usize) -> Result<(), String> {
         let record = self.records[at].clone();
         let (file, tag, client) = (record.file, record.tag, record.client);
         if record.void[server] {
-            return Err(format!("record {tag} of client {client} is taken after its file went to others"));
+            return Err(format!(
+                "record {tag} of client {client} is drained after its file was granted to other clients"
+            ));
         }
-        self.records[at].fate[server] = Fate::Over;
-        self.note(|| format!("server {server} takes {tag} of client {client}, file {file}"));
+        self.records[at].parts[server] = PartState::Over;
+        self.note(|| format!("server {server} drains {tag} of client {client}, file {file}"));
         let mut refused = false;
         for cell in record.cells.filter(|cell| home(*cell) == server) {
             if record.again[server] && self.is_covered(server, (file, cell), tag) {
@@ -41,7 +43,7 @@ impl World {
                 continue;
             }
             self.check_order((file, cell), tag)?;
-            refused |= self.put_ahead(server, (file, cell), tag).is_err();
+            refused |= self.apply_logged(server, (file, cell), tag).is_err();
         }
         self.seen.visit(if self.clients[client].alive { "record taken" } else { "record of the dead taken" });
         if refused {
@@ -52,27 +54,27 @@ impl World {
         Ok(())
     }
 
-    /// Bytes come to a cell.
-    pub(crate) fn put(&mut self, server: usize, place: (usize, usize), tag: u64) -> Result<(), Refused> {
+    /// Applies bytes to a cell.
+    pub(crate) fn apply(&mut self, server: usize, place: (usize, usize), tag: u64) -> Result<(), StoreFull> {
         let way = self.servers[server].write(&mut self.below, place, tag)?;
         self.seen.visit(match way {
-            Way::Through => "write through to the store",
-            Way::Cached => "write cached",
-            Way::Straight => "write past the cache",
+            WriteMethod::Through => "write through to the store",
+            WriteMethod::Cached => "write cached",
+            WriteMethod::Uncached => "write past the cache",
         });
-        self.truth.comes(place.0, place.1, tag);
+        self.truth.apply(place.0, place.1, tag);
         self.stamps[place.0][place.1] = self.committed_at(tag);
         Ok(())
     }
 
-    /// The same by a server, which remembers it for those who come back late.
-    pub(crate) fn put_ahead(
+    /// The same by a server, which logs it for late records.
+    pub(crate) fn apply_logged(
         &mut self,
         server: usize,
         place: (usize, usize),
         tag: u64,
-    ) -> Result<(), Refused> {
-        self.put(server, place, tag)?;
+    ) -> Result<(), StoreFull> {
+        self.apply(server, place, tag)?;
         let committed = self.committed_at(tag);
         self.servers[server].remember(place, committed);
         Ok(())
@@ -93,13 +95,13 @@ impl World {
         self.committed.get(&tag).copied().unwrap_or(0)
     }
 
-    /// The successor of a server that was killed has put newer bytes of others there already.
+    /// The successor of a killed server has applied newer bytes of other clients there already.
     fn is_covered(&self, server: usize, place: (usize, usize), tag: u64) -> bool {
         let newest = self.servers[server].newest(place);
         newest.is_some_and(|newest| self.committed_at(tag) < newest) && !self.has(ClientBug::TakeLateWhole)
     }
 
-    /// A byte that comes late is left out. If the newer one went with its server's memory, so did this one.
+    /// A late byte is skipped. If the newer one was lost with its server's memory, so is this one.
     fn stays_out(&mut self, (file, cell): (usize, usize), tag: u64) -> Result<(), String> {
         if self.stamps[file][cell] < self.committed_at(tag) {
             self.lose(file, tag, "newer bytes lay over it, and are lost")?;
@@ -127,28 +129,30 @@ impl World {
         self.truth.dropped(tag, why)
     }
 
-    /// What a client left is brought in, before its file goes on.
-    pub(crate) fn settle(&mut self, at: usize) -> Result<(), String> {
-        let (file, client) = self.settling.swap_remove(at);
+    /// Recovers a dead client's records, before its file is granted again.
+    pub(crate) fn recover_writer(&mut self, at: usize) -> Result<(), String> {
+        let (file, client) = self.recovering.swap_remove(at);
         if !self.has(ClientBug::SettleNothing) {
             for server in 0..SERVERS {
-                let mine = |record: &Record| {
+                let mine = |record: &SimRecord| {
                     record.client == client && record.file == file && self.is_due(server, record)
                 };
                 let Some(last) = self.records.iter().rposition(mine) else { continue };
                 while let Some(first) = self.first_due(server).filter(|first| *first <= last) {
-                    self.take_one(server, first)?;
+                    self.drain_record(server, first)?;
                 }
             }
         }
-        // Others may have the file from now on: what its writer has not offered comes too late.
+        // Other clients may have the file from now on: records that its writer has not offered are void.
         for at in 0..self.records.len() {
             let record = &self.records[at];
             if (record.client, record.file) != (client, file) {
                 continue;
             }
             for server in 0..SERVERS {
-                if self.records[at].fate[server] == Fate::Open && !self.is_due(server, &self.records[at]) {
+                if self.records[at].parts[server] == PartState::Open
+                    && !self.is_due(server, &self.records[at])
+                {
                     self.seen.visit("record void");
                     self.records[at].void[server] = true;
                     let tag = self.records[at].tag;
@@ -156,7 +160,7 @@ impl World {
                 }
             }
         }
-        self.manager.settled(file, client, self.now, &mut self.seen)
+        self.manager.recovered(file, client, self.now, &mut self.seen)
     }
 
     pub(crate) fn stage(&mut self, server: usize) {
@@ -166,17 +170,17 @@ impl World {
 }
 
 /// Outboxes.
-impl World {
+impl Simulation {
     /// A connection has ended, and the client sees it.
     pub(crate) fn hang_up(&mut self, number: usize, server: usize) {
         self.seen.visit("server seen to be gone");
-        self.note(|| format!("client {number} sees that server {server} is gone"));
+        self.note(|| format!("client {number} sees that server {server} is dead"));
         let link = &mut self.clients[number].links[server];
         (link.up, link.attached) = (false, false);
         self.links[number].data[server].clear();
         self.links[number].answers[server].clear();
         match self.clients[number].errand.take() {
-            Some(Errand::Access(op)) if op.stage == Stage::Far && op.waiting.contains(&server) => {
+            Some(Errand::Access(op)) if op.stage == OpStage::Remote && op.waiting.contains(&server) => {
                 self.fail(number, op);
             }
             other => self.clients[number].errand = other,
@@ -198,27 +202,27 @@ impl World {
         }
         link.life = life;
         link.losses += u64::from(caches && losses);
-        // What it had counted and not told is not to be had any more.
+        // Errors that it had counted but not reported are lost.
         let old = link.cursor;
         for file in client.files.iter_mut().filter(|_| old.errors != 0) {
-            if file.heard[server] != old && file.recorded[server] && unheard {
-                file.heard[server] = old;
+            if file.queried_errors[server] != old && file.recorded[server] && unheard {
+                file.queried_errors[server] = old;
                 file.faults += 1;
                 self.seen.visit("error went with its server");
             }
         }
     }
 
-    /// A server gets the outbox, with what its predecessor had not taken.
+    /// A server gets the outbox, with its predecessor's undrained records.
     pub(crate) fn offer(&mut self, number: usize, server: usize) -> Result<(), String> {
         self.connect(number, server);
-        let heard = self.clients[number].heard_epoch;
-        let open = |record: &Record| record.client == number && record.fate[server] == Fate::Open;
+        let heard = self.clients[number].recovered_epoch;
+        let open = |record: &SimRecord| record.client == number && record.parts[server] == PartState::Open;
         let stale = self.records.iter().any(|record| open(record) && record.epoch < heard);
         let stale = stale && !self.has(ClientBug::OfferStale);
         if stale {
             self.seen.visit("records of a lost manager given up");
-            self.give_up(number, server, None)?;
+            self.drop_records(number, server, None)?;
         }
         if std::mem::take(&mut self.clients[number].links[server].overwritten) {
             self.seen.visit("records overwritten");
@@ -230,13 +234,13 @@ impl World {
         }
         if self.has(ClientBug::OfferTwice)
             && let Some(last) = self.records.iter().rposition(|record| {
-                record.client == number && record.fate[server] == Fate::Over && !record.void[server]
+                record.client == number && record.parts[server] == PartState::Over && !record.void[server]
             })
         {
-            self.records[last].fate[server] = Fate::Open;
+            self.records[last].parts[server] = PartState::Open;
         }
         for record in self.records.iter_mut().filter(|record| record.client == number) {
-            if record.fate[server] == Fate::Open {
+            if record.parts[server] == PartState::Open {
                 record.again[server] = true;
                 self.seen.visit("record offered again");
             }
@@ -246,12 +250,12 @@ impl World {
         self.servers[server].outboxes.insert(number);
         let link = &mut self.clients[number].links[server];
         link.attached = true;
-        link.cursor = Cursor { life, errors: 0 };
+        link.cursor = CursorSnapshot { life, errors: 0 };
         Ok(())
     }
 
-    /// What a server that is gone has not taken must never come over what others write; `on_behalf` of a file, or of all.
-    pub(crate) fn give_up(
+    /// Undrained records of a dead server must never overwrite later writes; `on_behalf` of a file, or of all.
+    pub(crate) fn drop_records(
         &mut self,
         number: usize,
         server: usize,
@@ -271,33 +275,33 @@ impl World {
     ) -> Result<(), String> {
         for at in 0..self.records.len() {
             let record = &self.records[at];
-            if record.client != number || record.fate[server] != Fate::Open {
+            if record.client != number || record.parts[server] != PartState::Open {
                 continue;
             }
             let (file, tag) = (record.file, record.tag);
-            self.records[at].fate[server] = Fate::Over;
-            self.lose(file, tag, "it was given up")?;
+            self.records[at].parts[server] = PartState::Over;
+            self.lose(file, tag, "it was dropped")?;
             self.clients[number].files[file].faults += u32::from(told(file));
         }
         Ok(())
     }
 
-    /// Servers that have not taken a file's records, and are gone as far as the client knows.
+    /// Servers with undrained records of a file that are dead as known to the client.
     pub(crate) fn left_by(&self, number: usize, file: usize) -> Vec<usize> {
         let open = |server: &usize| {
             self.records.iter().any(|record| {
-                (record.client, record.file, record.fate[*server]) == (number, file, Fate::Open)
+                (record.client, record.file, record.parts[*server]) == (number, file, PartState::Open)
             })
         };
         (0..SERVERS).filter(|s| !self.clients[number].links[*s].attached).filter(open).collect()
     }
 
-    /// Nobody takes these records unless a server comes back.
+    /// These records are drained only if a server returns.
     pub(crate) fn is_hopeless(&self, number: usize, file: usize) -> bool {
         self.left_by(number, file).iter().any(|server| !self.servers[*server].alive)
     }
 
-    /// Records in the ring that somebody has not taken.
+    /// Records in the ring that a server has not drained.
     fn in_ring(&self, number: usize) -> impl Iterator<Item = usize> {
         let mine = move |at: &usize| {
             let record = &self.records[*at];
@@ -306,21 +310,22 @@ impl World {
         (0..self.records.len()).filter(mine)
     }
 
-    /// The ring is full of what servers that are there have not taken.
-    pub(crate) fn must_wait_for_room(&self, number: usize) -> bool {
+    /// The ring is full of undrained records of living servers.
+    pub(crate) fn must_wait_for_space(&self, number: usize) -> bool {
         let links = &self.clients[number].links;
-        let wanted =
-            |at: &usize| (0..SERVERS).any(|s| self.records[*at].fate[s] == Fate::Open && links[s].attached);
+        let wanted = |at: &usize| {
+            (0..SERVERS).any(|s| self.records[*at].parts[s] == PartState::Open && links[s].attached)
+        };
         self.ring <= self.in_ring(number).count() && self.in_ring(number).any(|at| wanted(&at))
     }
 
-    /// Memory that only a server which is gone has not taken is used again.
+    /// Reuses memory of records that only a dead server has not drained.
     pub(crate) fn overwrite_oldest(&mut self, number: usize) {
         while self.ring <= self.in_ring(number).count() {
             let Some(oldest) = self.in_ring(number).next() else { return };
             self.records[oldest].overwritten = true;
             for server in 0..SERVERS {
-                if self.records[oldest].fate[server] == Fate::Open {
+                if self.records[oldest].parts[server] == PartState::Open {
                     self.clients[number].links[server].overwritten = true;
                 }
             }

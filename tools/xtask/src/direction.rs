@@ -1,7 +1,7 @@
-//! Rule `direction`: dependencies point down, as ARCHITECTURE.md draws them.
+//! Rule `direction`: dependencies point down, as drawn in ARCHITECTURE.md.
 //!
-//! Always: a crate of `base/` or `floors/` is in the table, with everything it may use. Tools may use all crates; tests of
-//! floors, faces and tools too; tests of the base keep to the base's own direction.
+//! Always: a crate of `base/` or `floors/` is in the table, with its allowed dependencies. Tools may use all crates; tests of floors,
+//! faces and tools too; tests of the base keep to the base's own direction.
 
 use std::env;
 use std::error::Error;
@@ -11,9 +11,9 @@ use std::process::Command;
 
 use serde::Deserialize;
 
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 
-/// Who may use whom, from the bottom up.
+/// Allowed dependencies of each crate, from the bottom up.
 const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario-core", &[]),
     ("pario-view", &["pario-core"]),
@@ -24,11 +24,11 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario-server", &["pario-core", "pario-view", "pario-sys", "pario-store", "pario-sched", "pario-net"]),
     ("pario", &["pario-core", "pario-view", "pario-sys", "pario-net", "pario-server"]),
 ];
-/// What every face may use; the scheduler knows nothing of Pario and can be used by anyone. The MPI face is one crate that knows no
-/// ABI, and one per ABI on top of it.
+/// Allowed dependencies of every face; the scheduler is independent of Pario and can be used by any crate. The MPI face is one
+/// ABI-independent crate, and one per ABI on top of it.
 const FACES: &[&str] = &["pario", "pario-core", "pario-sched", "pario-mpi"];
 
-/// What `cargo metadata` says, as far as it matters here.
+/// The fields of `cargo metadata` used here.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     packages: Vec<Package>,
@@ -53,7 +53,7 @@ struct Dependency {
     path: Option<PathBuf>,
 }
 
-/// Asks cargo.
+/// Runs `cargo metadata`.
 pub(crate) fn metadata() -> Result<Metadata, Box<dyn Error>> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo).args(["metadata", "--no-deps", "--format-version", "1"]).output()?;
@@ -64,22 +64,25 @@ pub(crate) fn metadata() -> Result<Metadata, Box<dyn Error>> {
 }
 
 /// Dependencies that point up or aside.
-pub(crate) fn check(metadata: &Metadata) -> Vec<Finding> {
+pub(crate) fn check(metadata: &Metadata) -> Vec<RuleFinding> {
     metadata.packages.iter().flat_map(|package| check_package(package, &metadata.workspace_root)).collect()
 }
 
-fn check_package(package: &Package, root: &Path) -> Vec<Finding> {
+fn check_package(package: &Package, root: &Path) -> Vec<RuleFinding> {
     let manifest = package.manifest_path.strip_prefix(root).unwrap_or(&package.manifest_path);
     let folder = manifest.iter().next().and_then(|part| part.to_str()).unwrap_or("");
     let text = fs::read_to_string(&package.manifest_path).unwrap_or_default();
-    let finding = |line: usize, advice: String| Finding {
+    let finding = |line: usize, advice: String| RuleFinding {
         path: manifest.display().to_string(),
         line,
         rule: "direction",
         advice,
     };
     let Some(allowed) = allowed(folder, &package.name) else {
-        return vec![finding(1, format!("say in xtask's direction.rs what `{}` may use", package.name))];
+        return vec![finding(
+            1,
+            format!("add the allowed dependencies of `{}` to xtask's direction.rs", package.name),
+        )];
     };
     let Allowed::Only(allowed) = allowed else { return Vec::new() };
     let inside = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
@@ -97,7 +100,7 @@ enum Allowed {
     Only(&'static [&'static str]),
 }
 
-/// What a crate may use; `None` if nobody has said.
+/// Allowed dependencies of a crate; `None` if it is not in the table.
 fn allowed(folder: &str, name: &str) -> Option<Allowed> {
     match folder {
         "tools" => Some(Allowed::Everything),

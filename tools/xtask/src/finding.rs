@@ -1,10 +1,10 @@
-//! What a rule says about one line of one file.
+//! A rule violation at one line of one file.
 
 use std::fmt;
 
-/// A broken rule, and what to do about it.
+/// A violated rule, and its cure.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Finding {
+pub(crate) struct RuleFinding {
     /// The file, from the workspace's root.
     pub(crate) path: String,
     /// From 1.
@@ -15,7 +15,7 @@ pub(crate) struct Finding {
     pub(crate) advice: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for RuleFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.advice)
     }
@@ -27,7 +27,8 @@ mod tests {
 
     #[test]
     fn is_one_line() {
-        let finding = Finding { path: "a/b.rs".into(), line: 7, rule: "length", advice: "split it".into() };
+        let finding =
+            RuleFinding { path: "a/b.rs".into(), line: 7, rule: "length", advice: "split it".into() };
         assert_eq!(finding.to_string(), "a/b.rs:7: length: split it");
     }
 }

@@ -1,6 +1,6 @@
-//! Blanks comments, strings and characters of Rust text, so that a rule about code does not trip over words.
+//! Blanks comments, strings and characters of Rust text, so that a rule about code ignores words.
 //!
-//! Always: every line keeps its number and every byte of code its place in the line.
+//! Always: every line keeps its number and every byte of code its column.
 
 /// `source` with a space for each byte of a comment or literal.
 pub(crate) fn mask(source: &str) -> String {
@@ -72,7 +72,7 @@ fn string_bytes(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// A character has its closing quote right behind it; a lifetime has none.
+/// A character literal has its closing quote right after it; a lifetime has none.
 fn character_bytes(rest: &[u8]) -> usize {
     if rest.get(1) == Some(&b'\\') {
         let close = rest.iter().skip(3).position(|&byte| byte == b'\'');

@@ -1,10 +1,10 @@
 //! Rules about one Rust file: `head`, `length`, `unfinished`, `unsafe`.
 //!
-//! Never: looks inside comments and literals, except for the head comment.
+//! Never: checks comments and literals, except for the head comment.
 
-use crate::finding::Finding;
+use crate::finding::RuleFinding;
 use crate::mask::{is_word, mask};
-use crate::tree::Source;
+use crate::tree::SourceFile;
 
 /// A longer file holds two ideas.
 const LINES_MAX: usize = 900;
@@ -14,7 +14,7 @@ const UNFINISHED: [&str; 3] = ["todo", "unimplemented", "dbg"];
 const UNSAFE_HOME: &str = "base/pario-sys/";
 
 /// All findings of one file.
-pub(crate) fn check(source: &Source) -> Vec<Finding> {
+pub(crate) fn check(source: &SourceFile) -> Vec<RuleFinding> {
     let code = mask(&source.text);
     let mut findings = Vec::new();
     findings.extend(head(source));
@@ -24,27 +24,27 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
     findings
 }
 
-fn head(source: &Source) -> Option<Finding> {
+fn head(source: &SourceFile) -> Option<RuleFinding> {
     let first = source.text.lines().next().unwrap_or("");
     let said = first.strip_prefix("//!").is_some_and(|text| !text.trim().is_empty());
     let advice = "begin the file with a `//!` comment: what it owns, what it never does, what always holds";
     (!said).then(|| finding(source, 1, "head", advice))
 }
 
-fn length(source: &Source) -> Option<Finding> {
+fn length(source: &SourceFile) -> Option<RuleFinding> {
     let lines = source.text.lines().count();
     let advice = format!("{lines} lines, at most {LINES_MAX}: split it by idea");
     (LINES_MAX < lines).then(|| finding(source, LINES_MAX + 1, "length", advice))
 }
 
-fn unfinished(source: &Source, code: &str) -> Vec<Finding> {
+fn unfinished(source: &SourceFile, code: &str) -> Vec<RuleFinding> {
     let marks = words(code).filter(|word| UNFINISHED.contains(&word.text) && word.rest.starts_with('!'));
     marks
         .map(|word| finding(source, word.line, "unfinished", format!("finish it: no `{}!`", word.text)))
         .collect()
 }
 
-fn unsafe_outside(source: &Source, code: &str) -> Vec<Finding> {
+fn unsafe_outside(source: &SourceFile, code: &str) -> Vec<RuleFinding> {
     // A face with a C interface keeps it in a file, or in a folder (decision 0008).
     let face = source.path.starts_with("faces/") && source.path.contains("/ffi/");
     if source.path.starts_with(UNSAFE_HOME) || source.path.ends_with("/ffi.rs") || face {
@@ -58,22 +58,22 @@ fn unsafe_outside(source: &Source, code: &str) -> Vec<Finding> {
             })
     };
     let uses = words(code).filter(|word| word.text == "unsafe" && opens(word.rest));
-    let advice = "move it behind a safe function of pario-sys, or into a face's ffi.rs or ffi/";
+    let advice = "move it into a safe function of pario-sys, or into a face's ffi.rs or ffi/";
     uses.map(|word| finding(source, word.line, "unsafe", advice)).collect()
 }
 
-fn finding(source: &Source, line: usize, rule: &'static str, advice: impl Into<String>) -> Finding {
-    Finding { path: source.path.clone(), line, rule, advice: advice.into() }
+fn finding(source: &SourceFile, line: usize, rule: &'static str, advice: impl Into<String>) -> RuleFinding {
+    RuleFinding { path: source.path.clone(), line, rule, advice: advice.into() }
 }
 
-/// A word of code, the line it stands on, and what follows it.
-struct Word<'a> {
+/// A word of code, its line, and the text after it.
+struct CodeWord<'a> {
     text: &'a str,
     line: usize,
     rest: &'a str,
 }
 
-fn words(code: &str) -> impl Iterator<Item = Word<'_>> {
+fn words(code: &str) -> impl Iterator<Item = CodeWord<'_>> {
     let bytes = code.as_bytes();
     let (mut at, mut line) = (0, 1);
     std::iter::from_fn(move || {
@@ -85,7 +85,7 @@ fn words(code: &str) -> impl Iterator<Item = Word<'_>> {
         while at < bytes.len() && is_word(bytes[at]) {
             at += 1;
         }
-        (start < at).then(|| Word { text: &code[start..at], line, rest: &code[at..] })
+        (start < at).then(|| CodeWord { text: &code[start..at], line, rest: &code[at..] })
     })
 }
 
@@ -95,7 +95,7 @@ mod tests {
 
     #[track_caller]
     fn check_at(path: &str, text: &str, expected: &[(usize, &str)]) {
-        let findings = check(&Source { path: path.into(), text: text.into() });
+        let findings = check(&SourceFile { path: path.into(), text: text.into() });
         let found: Vec<(usize, &str)> = findings.iter().map(|finding| (finding.line, finding.rule)).collect();
         assert_eq!(found, expected, "{text}");
     }

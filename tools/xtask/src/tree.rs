@@ -1,4 +1,4 @@
-//! The files that rules look at, read once.
+//! The files checked by rules, read once.
 //!
 //! Never: follows a symbolic link, enters a build directory or a hidden one. Always: in the order of their paths.
 
@@ -11,40 +11,53 @@ const ROOTS: [&str; 4] = ["base", "floors", "faces", "tools"];
 /// Where bytes on disk and wire are drawn.
 const FORMATS: &str = "docs/formats";
 
-/// One Rust file.
+/// One file.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceFile {
     /// From the workspace's root, with forward slashes.
     pub(crate) path: String,
-    /// What it holds.
+    /// Contents of the file.
     pub(crate) text: String,
 }
 
-/// All files that rules look at.
+/// All files checked by rules.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct SourceTree {
     /// Every Rust file of every crate.
-    pub(crate) sources: Vec<Source>,
-    /// Paths of the descriptions of formats.
-    pub(crate) formats: Vec<String>,
+    pub(crate) sources: Vec<SourceFile>,
+    /// The descriptions of formats.
+    pub(crate) formats: Vec<SourceFile>,
+    /// Every document.
+    pub(crate) documents: Vec<SourceFile>,
 }
 
-impl Tree {
+impl SourceTree {
     /// Reads the workspace at `root`.
-    pub(crate) fn read(root: &Path) -> io::Result<Tree> {
+    pub(crate) fn read(root: &Path) -> io::Result<SourceTree> {
         let mut paths = Vec::new();
         for folder in ROOTS {
             walk(root, folder, &mut paths)?;
         }
-        let mut sources = Vec::new();
-        for path in paths.into_iter().filter(|path| path.ends_with(".rs")) {
-            let text = fs::read_to_string(root.join(&path)).map_err(|error| at(&path, &error))?;
-            sources.push(Source { path, text });
-        }
+        paths.retain(|path| path.ends_with(".rs"));
         let mut formats = Vec::new();
         walk(root, FORMATS, &mut formats)?;
-        Ok(Tree { sources, formats })
+        let mut documents = Vec::new();
+        walk(root, ".", &mut documents)?;
+        documents.retain(|path| path.ends_with(".md"));
+        Ok(SourceTree {
+            sources: read_all(root, paths)?,
+            formats: read_all(root, formats)?,
+            documents: read_all(root, documents)?,
+        })
     }
+}
+
+fn read_all(root: &Path, paths: Vec<String>) -> io::Result<Vec<SourceFile>> {
+    let read = |path: String| {
+        let text = fs::read_to_string(root.join(&path)).map_err(|error| at(&path, &error))?;
+        Ok(SourceFile { path, text })
+    };
+    paths.into_iter().map(read).collect()
 }
 
 /// Appends every file under `folder`; a folder that is not there holds none.
@@ -94,12 +107,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "//! Text.\n").unwrap();
         }
-        let tree = Tree::read(&root);
+        let tree = SourceTree::read(&root);
         fs::remove_dir_all(&root).unwrap();
         let tree = tree.unwrap();
         let paths: Vec<&str> = tree.sources.iter().map(|source| source.path.as_str()).collect();
         assert_eq!(paths, ["base/a/tests/it.rs", "base/b/src/lib.rs"]);
         assert_eq!(tree.sources[0].text, "//! Text.\n");
-        assert_eq!(tree.formats, ["docs/formats/wire.md"]);
+        assert_eq!(tree.formats[0].path, "docs/formats/wire.md");
+        assert_eq!(tree.formats.len(), 1);
     }
 }

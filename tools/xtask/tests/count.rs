@@ -13,7 +13,7 @@ fn check(log: &str, status: u8, expected: &str) {
         .stdout(Stdio::piped())
         .spawn()
         .expect("awk starts");
-    let mut stdin = awk.stdin.take().expect("it was asked for");
+    let mut stdin = awk.stdin.take().expect("stdin is piped");
     stdin.write_all(log.as_bytes()).expect("awk reads");
     drop(stdin);
     let output = awk.wait_with_output().expect("awk ends");

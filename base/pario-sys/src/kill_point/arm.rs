@@ -1,6 +1,6 @@
-//! Arming: which point this process is to stop at, from its environment, and what happens there.
+//! Arming: the point at which this process kills or stops itself, from its environment.
 //!
-//! Never: arms a point that this process does not pass. Always: what the variable says is understood whole or refused.
+//! Never: arms a point that this process does not pass. Always: a variable that cannot be parsed completely is an error.
 
 #![cfg_attr(
     debug_assertions,
@@ -9,17 +9,17 @@
 
 use std::path::PathBuf;
 
-use super::point::{Point, Role};
+use super::point::{Point, PointRole};
 
-/// The variable that arms a point: `NAME[@SERVER][:COUNT]=kill|stop`.
+/// The variable that arms a point: `NAME[@SERVER][:COUNT]=kill|stop|hang`.
 pub const VARIABLE: &str = "PARIO_KILL_POINT";
-/// The variable that names a directory for what passes between a test and the process: a point counts once `go` is there, and
-/// whoever reaches it leaves `reached`.
+/// Variable with the directory shared by a test and the process: a point counts once the file `go` exists, and a process that reaches it
+/// creates `reached`.
 pub const DIRECTORY: &str = "PARIO_KILL_POINT_DIR";
 
 /// What this process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Process {
+pub enum ArmedProcess {
     /// It has mounted a partition.
     Client,
     /// It is the server of this number.
@@ -33,23 +33,25 @@ pub enum Action {
     Kill,
     /// SIGSTOP.
     Stop,
+    /// The thread goes no further; the process and its other threads go on.
+    Hang,
 }
 
-/// Why nothing was armed.
+/// Why no point was armed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ArmError {
     /// The variable cannot be understood.
-    #[error("{VARIABLE}={text}: {why}; it is NAME[@SERVER][:COUNT]=kill|stop")]
+    #[error("{VARIABLE}={text}: {why}; it is NAME[@SERVER][:COUNT]=kill|stop|hang")]
     Form {
-        /// What it says.
+        /// The variable's value.
         text: String,
-        /// What is wrong with it.
+        /// The cause.
         why: &'static str,
     },
     /// There is no such point.
     #[error("{VARIABLE}: there is no point '{name}', but {}", names())]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
     },
     /// Release builds have no points.
@@ -62,25 +64,25 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// What is to happen, and where.
+/// The point to act at, and the action.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Plan {
+struct ArmPlan {
     point: Point,
     server: Option<u16>,
-    /// The how-many-th time.
+    /// Occurrence of the point at which to act.
     count: u64,
     action: Action,
     dir: Option<PathBuf>,
 }
 
-/// Arms what the environment says, if this process passes that point. The first call decides; later ones only check.
-pub fn arm(process: Process) -> Result<(), ArmError> {
+/// Arms the point from the environment, if this process passes it. The first call decides; later ones only check.
+pub fn arm(process: ArmedProcess) -> Result<(), ArmError> {
     let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(()) };
     if !cfg!(debug_assertions) {
         return Err(ArmError::NotBuilt);
     }
     let dir = std::env::var_os(DIRECTORY).map(PathBuf::from);
-    let plan = Plan { dir, ..parse(&text.to_string_lossy())? };
+    let plan = ArmPlan { dir, ..parse(&text.to_string_lossy())? };
     if plan.is_for(process) {
         #[cfg(debug_assertions)]
         live::set(plan);
@@ -88,23 +90,26 @@ pub fn arm(process: Process) -> Result<(), ArmError> {
     Ok(())
 }
 
-impl Plan {
-    fn is_for(&self, process: Process) -> bool {
+impl ArmPlan {
+    fn is_for(&self, process: ArmedProcess) -> bool {
         match (self.point.role(), process) {
-            (Role::Client, Process::Client) | (Role::Manager, Process::Server(0)) => true,
-            (Role::Server, Process::Server(index)) => self.server.is_none_or(|wanted| wanted == index),
-            (Role::Client | Role::Server | Role::Manager, _) => false,
+            (PointRole::Client, ArmedProcess::Client) | (PointRole::Manager, ArmedProcess::Server(0)) => true,
+            (PointRole::Server, ArmedProcess::Server(index)) => {
+                self.server.is_none_or(|wanted| wanted == index)
+            }
+            (PointRole::Client | PointRole::Server | PointRole::Manager, _) => false,
         }
     }
 }
 
-fn parse(text: &str) -> Result<Plan, ArmError> {
+fn parse(text: &str) -> Result<ArmPlan, ArmError> {
     let form = |why| ArmError::Form { text: text.to_owned(), why };
-    let (place, action) = text.split_once('=').ok_or_else(|| form("it says not what to do"))?;
+    let (place, action) = text.split_once('=').ok_or_else(|| form("it has no action"))?;
     let action = match action {
         "kill" => Action::Kill,
         "stop" => Action::Stop,
-        _ => return Err(form("it does something else than kill or stop")),
+        "hang" => Action::Hang,
+        _ => return Err(form("its action is none of kill, stop, hang")),
     };
     let (place, count) = match place.split_once(':') {
         Some((place, count)) => (place, count.parse().ok()),
@@ -119,31 +124,31 @@ fn parse(text: &str) -> Result<Plan, ArmError> {
     };
     let point = Point::ALL.iter().find(|point| point.name() == name);
     let point = *point.ok_or_else(|| ArmError::Unknown { name: name.to_owned() })?;
-    if server.is_some() && point.role() != Role::Server {
-        return Err(form("only points of servers take a server"));
+    if server.is_some() && point.role() != PointRole::Server {
+        return Err(form("only points of servers accept a server"));
     }
-    Ok(Plan { point, server, count, action, dir: None })
+    Ok(ArmPlan { point, server, count, action, dir: None })
 }
 
 #[cfg(debug_assertions)]
 pub(super) use live::reached;
 
-/// What is armed, and what happens there.
+/// The armed point and its action.
 #[cfg(debug_assertions)]
 mod live {
     use std::path::Path;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-    use super::{Action, Plan};
+    use super::{Action, ArmPlan};
     use crate::kill_point::Point;
 
     /// The number of the armed point, or 0.
     static ARMED: AtomicU16 = AtomicU16::new(0);
-    static PLAN: OnceLock<Plan> = OnceLock::new();
+    static PLAN: OnceLock<ArmPlan> = OnceLock::new();
     static PASSED: AtomicU64 = AtomicU64::new(0);
 
-    pub(super) fn set(plan: Plan) {
+    pub(super) fn set(plan: ArmPlan) {
         let point = PLAN.get_or_init(|| plan).point;
         ARMED.store(point as u16, Ordering::Release);
     }
@@ -170,12 +175,15 @@ mod live {
         let number = match plan.action {
             Action::Kill => libc::SIGKILL,
             Action::Stop => libc::SIGSTOP,
+            Action::Hang => loop {
+                std::thread::park();
+            },
         };
-        // SAFETY: `raise` takes any number. It is directed at the calling thread, which therefore does not go beyond this line.
+        // SAFETY: `raise` accepts any number. It is directed at the calling thread, which therefore does not pass this line.
         unsafe { libc::raise(number) };
     }
 
-    /// A test that never finds it fails, so an error needs no other way out.
+    /// A test without the mark fails, so errors are ignored here.
     fn leave_mark(dir: &Path, point: Point) {
         let (draft, mark) = (dir.join("reached.new"), dir.join("reached"));
         let text = format!("{} {}", point.name(), std::process::id());
@@ -191,10 +199,11 @@ mod tests {
 
     #[test]
     fn reads_what_the_variable_says() {
-        let plan = |point, server, count, action| Plan { point, server, count, action, dir: None };
+        let plan = |point, server, count, action| ArmPlan { point, server, count, action, dir: None };
         let cases = [
             ("commit-tail=kill", plan(Point::CommitTail, None, 1, Action::Kill)),
             ("drain-written@1:3=stop", plan(Point::DrainWritten, Some(1), 3, Action::Stop)),
+            ("log-written=hang", plan(Point::LogWritten, None, 1, Action::Hang)),
             ("log-written:20=kill", plan(Point::LogWritten, None, 20, Action::Kill)),
         ];
         for (text, expected) in cases {
@@ -205,12 +214,12 @@ mod tests {
     #[test]
     fn refuses_everything_else_and_says_why() {
         let cases = [
-            ("commit-tail", "it says not what to do"),
-            ("commit-tail=pause", "something else than kill or stop"),
+            ("commit-tail", "it has no action"),
+            ("commit-tail=pause", "none of kill, stop, hang"),
             ("commit-tail:0=kill", "no number from 1 on"),
             ("commit-tail:x=kill", "no number from 1 on"),
             ("drain-heads@x=kill", "not the number of one"),
-            ("commit-tail@1=kill", "only points of servers take a server"),
+            ("commit-tail@1=kill", "only points of servers accept a server"),
             ("comit-tail=kill", "there is no point 'comit-tail', but commit-begun, "),
         ];
         for (text, expected) in cases {
@@ -222,7 +231,7 @@ mod tests {
     #[test]
     fn each_process_arms_its_own_points_only() {
         let is_for = |text: &str, process| parse(text).unwrap().is_for(process);
-        let processes = [Process::Client, Process::Server(0), Process::Server(1)];
+        let processes = [ArmedProcess::Client, ArmedProcess::Server(0), ArmedProcess::Server(1)];
         let cases = [
             ("commit-tail=kill", [true, false, false]),
             ("log-written=kill", [false, true, false]),

@@ -1,10 +1,10 @@
-//! The points themselves: number, name, whose they are, and the moment.
+//! The points: number, name, role and description.
 //!
-//! Always: a number is never used for another moment; `docs/kill-points.md` has the same table.
+//! Always: a number is never reused for another step; `docs/kill-points.md` has the same table.
 
-/// Who passes a point.
+/// Kind of process that passes a point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum PointRole {
     /// A process that has mounted a partition.
     Client,
     /// Any server of a partition.
@@ -15,7 +15,7 @@ pub enum Role {
 
 macro_rules! points {
     ($($number:literal $variant:ident $name:literal $role:ident $moment:literal)*) => {
-        /// A moment in the life of a process. Reached by [`super::reach`].
+        /// A step of a process. Reached by [`super::reach`].
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u16)]
         pub enum Point {
@@ -26,19 +26,19 @@ macro_rules! points {
             /// All of them, in the order of their numbers.
             pub const ALL: &'static [Point] = &[$(Point::$variant,)*];
 
-            /// What it is called where points are armed.
+            /// Name for arming.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Point::$variant => $name,)* }
             }
 
-            /// Who passes it.
+            /// Kind of process that passes it.
             #[must_use]
-            pub const fn role(self) -> Role {
-                match self { $(Point::$variant => Role::$role,)* }
+            pub const fn role(self) -> PointRole {
+                match self { $(Point::$variant => PointRole::$role,)* }
             }
 
-            /// What has been done when it is reached, and what has not.
+            /// Description: steps done before it is reached, and steps not done.
             #[must_use]
             pub const fn moment(self) -> &'static str {
                 match self { $(Point::$variant => $moment,)* }
@@ -48,56 +48,56 @@ macro_rules! points {
 }
 
 points! {
-    1 CommitBegun "commit-begun" Client "a record is wanted; its room is not there yet"
-    2 CommitFloor "commit-floor" Client "the oldest records are given up; the new one is not written"
+    1 CommitBegun "commit-begun" Client "a record is requested; its space is not reserved yet"
+    2 CommitFloor "commit-floor" Client "the oldest records are given up and space is reserved; the new one is not written"
     3 CommitBytes "commit-bytes" Client "the record's bytes are in the ring, its head is not"
     4 CommitHead "commit-head" Client "bytes and head are in the ring; the tail has not moved"
-    5 CommitTail "commit-tail" Client "the tail has moved, the record is committed; nobody was told"
-    6 CommitTold "commit-told" Client "the servers were told; the write has not returned"
-    7 OfferAnswered "offer-answered" Client "a server has taken the outbox; its cursor is not in use yet"
-    8 OfferTaken "offer-taken" Server "an outbox is among those taken from; its client does not know"
+    5 CommitTail "commit-tail" Client "the tail has moved, the record is committed; no server was notified"
+    6 CommitTold "commit-told" Client "the servers were notified; the write has not returned"
+    7 OfferAnswered "offer-answered" Client "a server has attached the outbox; its cursor is not in use yet"
+    8 OfferTaken "offer-taken" Server "an outbox is among those drained; its client is not notified"
     9 DrainHeads "drain-heads" Server "the heads of a round are read; nothing of it is written"
     10 DrainUnwritten "drain-unwritten" Server "pieces are joined to one write; it has not begun"
     11 DrainWritten "drain-written" Server "one write of a round is in the store; what follows it is not"
     12 DrainRound "drain-round" Server "a round is in the store; no cursor has moved"
-    13 DrainUnwoken "drain-unwoken" Server "a cursor has moved; who waits for it was not woken"
+    13 DrainUnwoken "drain-unwoken" Server "a cursor has moved; its waiting client was not woken"
     14 DrainCursor "drain-cursor" Server "one cursor of a round has moved; those of other outboxes have not"
-    15 SyncAsked "sync-asked" Server "a sync of an object was asked for and not begun"
-    16 SyncDone "sync-done" Server "an object is on stable storage; its client does not know"
+    15 SyncAsked "sync-asked" Server "a sync of an object was requested and not begun"
+    16 SyncDone "sync-done" Server "an object is on stable storage; its client is not notified"
     17 CutObject "cut-object" Server "an object was cut; the manager does not know"
     18 RemoveObject "remove-object" Server "an object was removed; the manager does not know"
-    19 LendAsked "lend-asked" Server "a descriptor was asked for; its object is not open"
+    19 LendAsked "lend-asked" Server "a descriptor was requested; its object is not open"
     20 LendOpened "lend-opened" Server "the object is open, and made if it had to be; nothing is sent"
     21 LendSent "lend-sent" Server "the descriptor was sent"
-    22 LendReceived "lend-received" Client "a lent descriptor has come; it is not in use"
+    22 LendReceived "lend-received" Client "a lent descriptor was received; it is not in use"
     23 DirectWritten "direct-written" Client "a direct write is in the object; its length is not noted"
     24 GrantNoted "grant-noted" Manager "a lease is decided and its writer in the log; the grant is not sent"
-    25 GrantReceived "grant-received" Client "a lease has come; nothing was done under it"
-    26 RecallDecided "recall-decided" Manager "a lease is wanted back; its holder was not told"
-    27 RecallSent "recall-sent" Manager "its holder was told"
-    28 RecallHeard "recall-heard" Client "the recall has come; nothing was done about it"
-    29 RecallDrained "recall-drained" Client "everything written under the lease is taken; it is not given back"
+    25 GrantReceived "grant-received" Client "a lease was received; it is not used yet"
+    26 RecallDecided "recall-decided" Manager "a recall of a lease is decided; its holder was not notified"
+    27 RecallSent "recall-sent" Manager "its holder was notified"
+    28 RecallHeard "recall-heard" Client "the recall was received; it is not handled yet"
+    29 RecallDrained "recall-drained" Client "all writes under the lease are drained; it is not returned"
     30 RecallReturned "recall-returned" Client "the manager has the lease back; the file does not know"
     31 ReturnNoted "return-noted" Manager "the length that came with a lease is in the log; the lease is not free"
-    32 SettleBegun "settle-begun" Manager "a writer is dead; its servers were not asked"
-    33 SettleDrained "settle-drained" Manager "they have taken what it left; its file is not measured"
+    32 SettleBegun "settle-begun" Manager "a writer is dead; its records are not drained"
+    33 SettleDrained "settle-drained" Manager "its records are drained; its file is not measured"
     34 SettleMeasured "settle-measured" Manager "its file is measured; its length is as before"
     35 SettleGrown "settle-grown" Manager "the length is in the log; the writer is not forgotten"
     36 LogUnwritten "log-unwritten" Manager "a change of names is decided and not in the log"
-    37 LogWritten "log-written" Manager "the change is in the log; nobody sees it and nobody was told"
+    37 LogWritten "log-written" Manager "the change is in the log; it is not visible and no client was notified"
     38 LogUnsynced "log-unsynced" Manager "a sync of the log is due and not begun"
-    39 LogSynced "log-synced" Manager "the log is on stable storage; nobody was told"
+    39 LogSynced "log-synced" Manager "the log is on stable storage; no client was notified"
     40 NamesFrozen "names-frozen" Manager "a new log is made; changes still go to the old one"
     41 NamesApplied "names-applied" Manager "changes are in redb; their log is still there"
     42 CutNoted "cut-noted" Manager "a truncation is in the log; no object was cut"
     43 CutCarried "cut-carried" Manager "all objects were cut; the truncation is not finished"
-    44 RemoveNoted "remove-noted" Manager "a name is gone; no object was removed"
+    44 RemoveNoted "remove-noted" Manager "a name is removed; no object was removed"
     45 RemoveCarried "remove-carried" Manager "the objects are removed; the inode is still there"
     46 DrainChecked "drain-checked" Server "the pieces of a write are known to be there still; it has not begun"
-    47 LockGranted "lock-granted" Manager "a lock is decided; its holder was not told"
-    48 UnlockHeard "unlock-heard" Manager "a lock has come back; nobody else has it"
-    49 LockReceived "lock-received" Client "a lock has come; nothing was done under it"
-    50 LockRecallHeard "lock-recall-heard" Client "a lock is wanted back; nothing was done about it"
+    47 LockGranted "lock-granted" Manager "a lock is granted; its holder was not notified"
+    48 UnlockHeard "unlock-heard" Manager "a lock was returned; no other client holds it"
+    49 LockReceived "lock-received" Client "a lock was received; it is not used yet"
+    50 LockRecallHeard "lock-recall-heard" Client "a recall of a lock was received; it is not handled yet"
     51 LockReturned "lock-returned" Client "a lock was given back, or said to be in use"
 }
 

@@ -1,4 +1,4 @@
-//! [`crate::doorbell`] in a model: a wait that nobody ends is a deadlock, which loom reports.
+//! [`crate::doorbell`] in a model: a wait that no thread ends is a deadlock, which loom reports.
 
 use std::fmt;
 use std::io;
@@ -15,7 +15,7 @@ struct Bell {
     changed: Condvar,
 }
 
-/// Wakes whoever waits for it.
+/// Wakes its waiting thread.
 pub struct Doorbell {
     bell: Arc<Bell>,
     made: Option<(Named, OwnedFd)>,

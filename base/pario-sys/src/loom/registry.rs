@@ -1,6 +1,6 @@
-//! What descriptors stand for in a model: a descriptor is that of an empty memory file, and its inode names something of loom's.
+//! Meaning of descriptors in a model: a descriptor is that of an empty memory file, and its inode names a loom object.
 //!
-//! Always: an entry goes with its maker, so that nothing outlives its model.
+//! Always: an entry is removed with its creator, so that no entry outlives its model.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ fn number(fd: &impl AsFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_ino)
 }
 
-/// Takes something's name away when its maker is gone.
+/// Removes an entry when its creator is dropped.
 #[derive(Debug)]
 pub(crate) struct Named(u64);
 

@@ -1,8 +1,8 @@
-//! [`crate::shared`] in a model: every word of the memory is one of loom's atomics; bytes are words that are loaded and stored without any
-//! order of their own. A sleep on a word that nobody ends is a deadlock, which loom reports.
+//! [`crate::shared`] in a model: every word of the memory is a loom atomic; bytes are words that are loaded and stored with relaxed
+//! order. A sleep on a word that no thread ends is a deadlock, which loom reports.
 //!
-//! Atomics must be made before threads begin, and most words of a segment are never touched: so those are made that were touched in an
-//! earlier exploration, and one in which [`known_words`] grew says nothing and is to be repeated.
+//! Atomics must be created before threads begin, and most words of a segment are never touched: so only words touched in an earlier
+//! exploration are created, and an exploration in which [`known_words`] grew is void and must be repeated.
 //!
 //! Never: holds a lock of its own while loom may switch threads.
 
@@ -19,21 +19,21 @@ use std::time::Duration;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Condvar, Mutex as ModelMutex};
 
-use crate::piece::Piece;
+use crate::piece::MemoryPiece;
 use crate::registry::{Named, find, name};
 
 const WORD: usize = 8;
 
 /// What a mapping may be used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
+pub enum MapAccess {
     /// Loads only.
     ReadOnly,
     /// Loads and stores.
     ReadWrite,
 }
 
-/// Sizes of a segment that [`Shared::attach`] accepts.
+/// Sizes of a segment that [`SharedMemory::attach`] accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachLimit {
     /// Shortest.
@@ -45,7 +45,7 @@ pub struct AttachLimit {
 /// Why a descriptor from a peer was not mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// It stands for nothing in this model.
+    /// The descriptor is unknown in this model.
     #[error("mapping the segment: {0}")]
     Os(#[from] io::Error),
     /// Shorter or longer than it may be.
@@ -53,19 +53,19 @@ pub enum AttachError {
     Size {
         /// Its length.
         bytes: u64,
-        /// What was accepted.
+        /// The accepted limit.
         limit: AttachLimit,
     },
 }
 
-/// How a [`Shared::futex_wait`] ended.
+/// How a [`SharedMemory::futex_wait`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FutexWait {
-    /// By a wake, or for no reason: look at the word again.
+    /// By a wake, or spuriously: check the word again.
     Woken,
     /// The time is over.
     TimedOut,
-    /// The word was not what was expected, so there was no wait.
+    /// The word differed from the expected value, so there was no wait.
     Changed,
 }
 
@@ -73,22 +73,22 @@ struct Memory {
     len: usize,
     large: Mutex<HashMap<usize, Arc<AtomicU64>>>,
     small: Mutex<HashMap<usize, Arc<AtomicU32>>>,
-    /// Who sleeps on a word of this memory does so under this lock, as in the kernel.
+    /// Threads sleep on a word of this memory under this lock, as in the kernel.
     asleep: ModelMutex<()>,
     woken: Condvar,
 }
 
-/// Memory shared with others of the model.
-pub struct Shared {
+/// Memory shared with other threads of the model.
+pub struct SharedMemory {
     memory: Arc<Memory>,
-    access: Access,
+    access: MapAccess,
     _name: Option<Named>,
     pieces: Mutex<Vec<Box<[u8]>>>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("len", &self.memory.len).finish_non_exhaustive()
+        f.debug_struct("SharedMemory").field("len", &self.memory.len).finish_non_exhaustive()
     }
 }
 
@@ -114,9 +114,9 @@ fn of<T>(
     Arc::clone(word)
 }
 
-impl Shared {
+impl SharedMemory {
     /// Makes a segment of `bytes`; the descriptor is for the peer.
-    pub fn create(_name: &str, bytes: usize) -> io::Result<(Shared, OwnedFd)> {
+    pub fn create(_name: &str, bytes: usize) -> io::Result<(SharedMemory, OwnedFd)> {
         let memory = Arc::new(Memory {
             len: bytes.next_multiple_of(4096),
             large: Mutex::default(),
@@ -125,8 +125,8 @@ impl Shared {
             woken: Condvar::new(),
         });
         let (named, fd) = name(Arc::clone(&memory))?;
-        let access = Access::ReadWrite;
-        let shared = Shared { memory, access, _name: Some(named), pieces: Mutex::default() };
+        let access = MapAccess::ReadWrite;
+        let shared = SharedMemory { memory, access, _name: Some(named), pieces: Mutex::default() };
         let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for (_, at, bytes) in known.into_iter().filter(|(len, _, _)| *len == shared.len()) {
             if bytes == WORD { drop(shared.large(at)) } else { drop(shared.small(at)) }
@@ -134,23 +134,23 @@ impl Shared {
         Ok((shared, fd))
     }
 
-    /// The same: a model's memory is there at once.
-    pub fn create_in_steps(name: &str, bytes: usize, _first: usize) -> io::Result<(Shared, OwnedFd)> {
-        Shared::create(name, bytes)
+    /// The same: a model's memory is present from the start.
+    pub fn create_in_steps(name: &str, bytes: usize, _first: usize) -> io::Result<(SharedMemory, OwnedFd)> {
+        SharedMemory::create(name, bytes)
     }
 
-    /// Nothing to do, as above.
+    /// No effect, as above.
     pub fn make_present(&self, _fd: &OwnedFd, _range: std::ops::Range<usize>) -> io::Result<()> {
         Ok(())
     }
 
     /// The segment that a peer made.
-    pub fn attach(fd: OwnedFd, access: Access, limit: AttachLimit) -> Result<Shared, AttachError> {
+    pub fn attach(fd: OwnedFd, access: MapAccess, limit: AttachLimit) -> Result<SharedMemory, AttachError> {
         let memory: Arc<Memory> = find(&fd)?;
         if memory.len < limit.bytes_min || limit.bytes_max < memory.len {
             return Err(AttachError::Size { bytes: memory.len as u64, limit });
         }
-        Ok(Shared { memory, access, _name: None, pieces: Mutex::default() })
+        Ok(SharedMemory { memory, access, _name: None, pieces: Mutex::default() })
     }
 
     /// Bytes mapped.
@@ -172,7 +172,7 @@ impl Shared {
         self.large(at).store(value, ordering);
     }
 
-    /// Adds to the word at `at`, a multiple of 8; returns what it was.
+    /// Adds to the word at `at`, a multiple of 8; returns the previous value.
     pub fn fetch_add_u64(&self, at: usize, value: u64, ordering: Ordering) -> u64 {
         self.assert_writable();
         self.large(at).fetch_add(value, ordering)
@@ -217,20 +217,20 @@ impl Shared {
 
     /// Bytes as they are now.
     #[must_use]
-    pub fn piece(&self, range: Range<usize>) -> Piece<'_> {
+    pub fn piece(&self, range: Range<usize>) -> MemoryPiece<'_> {
         let mut copy = vec![0; range.len()].into_boxed_slice();
         self.read(range.start, &mut copy);
         let (start, len) = (copy.as_ptr(), copy.len());
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner).push(copy);
         // SAFETY: the copy is kept, unmoved and unchanged, as long as `self` is.
-        unsafe { Piece::from_raw(start, len) }
+        unsafe { MemoryPiece::from_raw(start, len) }
     }
 
     /// Sleeps while the word at `at` is `expected`, until a wake: in a model no time helps.
     #[must_use]
     pub fn futex_wait(&self, at: usize, expected: u32, _timeout: Option<Duration>) -> FutexWait {
         let asleep = self.memory.asleep.lock().expect("models do not panic under a lock");
-        // As the kernel looks at it: at what was stored last, whoever did.
+        // As in the kernel: reads the last stored value, from any thread.
         if self.small(at).fetch_add(0, Ordering::AcqRel) != expected {
             return FutexWait::Changed;
         }
@@ -238,14 +238,14 @@ impl Shared {
         FutexWait::Woken
     }
 
-    /// Wakes all sleepers of this memory; each looks at its word again.
+    /// Wakes all sleepers of this memory; each checks its word again.
     pub fn futex_wake(&self, _at: usize, _count: u32) -> usize {
         let _asleep = self.memory.asleep.lock().expect("models do not panic under a lock");
         self.memory.woken.notify_all();
         0
     }
 
-    /// Nothing to be done in a model.
+    /// No effect in a model.
     pub fn prefault(&self, _range: Range<usize>) {}
 
     fn large(&self, at: usize) -> Arc<AtomicU64> {
@@ -259,6 +259,6 @@ impl Shared {
     }
 
     fn assert_writable(&self) {
-        assert_eq!(self.access, Access::ReadWrite, "store into a read-only mapping");
+        assert_eq!(self.access, MapAccess::ReadWrite, "store into a read-only mapping");
     }
 }

@@ -1,21 +1,21 @@
-//! Constructors for parts of arrays: a box (`subarray`) and what a distribution gives to one process (`darray`).
+//! Constructors for parts of arrays: a box (`subarray`) and one process's part of a distribution (`darray`).
 //!
-//! Always: the bounds of the type are those of the whole array, so that copies of it follow each other array by array.
+//! Always: the bounds of the type are those of the full array, so that copies of it follow each other array by array.
 
-use super::{Datatype, Dimension, Kind, checked_entry};
+use super::{Datatype, DatatypeKind, Dimension, checked_entry};
 use crate::bounds::Bounds;
 use crate::error::TypeError;
 
 /// Which dimension of an array changes fastest in memory or file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Order {
+pub enum ArrayOrder {
     /// The last.
     C,
     /// The first.
     Fortran,
 }
 
-/// One dimension of an array and the part taken of it, in elements.
+/// One dimension of an array and the selected part of it, in elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubarrayDimension {
     /// Of the array.
@@ -56,7 +56,7 @@ impl Datatype {
     /// A box out of an array of any rank.
     pub fn subarray(
         dimensions: &[SubarrayDimension],
-        order: Order,
+        order: ArrayOrder,
         element: &Datatype,
     ) -> Result<Self, TypeError> {
         let checked = dimensions.iter().enumerate().map(|(index, part)| subarray_dimension(index, part));
@@ -69,7 +69,7 @@ impl Datatype {
         group: i64,
         rank: i64,
         dimensions: &[DarrayDimension],
-        order: Order,
+        order: ArrayOrder,
         element: &Datatype,
     ) -> Result<Self, TypeError> {
         let grid = grid_size(dimensions)?;
@@ -89,15 +89,19 @@ impl Datatype {
         Datatype::array(checked, order, element)
     }
 
-    fn array(mut dimensions: Vec<Dimension>, order: Order, element: &Datatype) -> Result<Self, TypeError> {
+    fn array(
+        mut dimensions: Vec<Dimension>,
+        order: ArrayOrder,
+        element: &Datatype,
+    ) -> Result<Self, TypeError> {
         if dimensions.is_empty() {
             return Err(TypeError::NoDimensions);
         }
-        if order == Order::C {
+        if order == ArrayOrder::C {
             dimensions.reverse();
         }
         let bounds = array_bounds(&dimensions, element);
-        let kind = Kind::Array { dimensions: dimensions.into(), element: element.clone() };
+        let kind = DatatypeKind::Array { dimensions: dimensions.into(), element: element.clone() };
         Datatype::make(kind, bounds, element.0.depth)
     }
 }
@@ -149,7 +153,7 @@ fn grid_size(dimensions: &[DarrayDimension]) -> Result<i64, TypeError> {
     Ok(grid)
 }
 
-/// The blocks of one dimension that fall to the process at `place` along it.
+/// The blocks of one dimension that belong to the process at coordinate `place`.
 fn darray_dimension(index: usize, dimension: &DarrayDimension, place: i64) -> Result<Dimension, TypeError> {
     let block = block_of(index, dimension)?;
     let entry = |value| checked_entry("array size", index, value);
@@ -203,10 +207,10 @@ mod tests {
     fn a_subarray_has_the_bounds_of_its_array() {
         let int = Datatype::named(4, 4).unwrap();
         let part = |size, subsize, start| SubarrayDimension { size, subsize, start };
-        let datatype = Datatype::subarray(&[part(4, 2, 1), part(6, 3, 2)], Order::C, &int).unwrap();
+        let datatype = Datatype::subarray(&[part(4, 2, 1), part(6, 3, 2)], ArrayOrder::C, &int).unwrap();
         assert_eq!((datatype.size(), datatype.lb(), datatype.extent()), (24, 0, 96));
         assert_eq!((datatype.true_lb(), datatype.true_ub()), ((6 + 2) * 4, (2 * 6 + 5) * 4));
-        let fortran = Datatype::subarray(&[part(4, 2, 1), part(6, 3, 2)], Order::Fortran, &int).unwrap();
+        let fortran = Datatype::subarray(&[part(4, 2, 1), part(6, 3, 2)], ArrayOrder::Fortran, &int).unwrap();
         assert_eq!(fortran.true_lb(), (2 * 4 + 1) * 4);
     }
 
@@ -217,7 +221,7 @@ mod tests {
             for (size, group) in [(1, 1), (7, 3), (12, 4), (2, 5), (9, 9)] {
                 let sizes = (0..group).map(|rank| {
                     let datatype =
-                        Datatype::darray(group, rank, &one(size, distribution, group), Order::C, &byte);
+                        Datatype::darray(group, rank, &one(size, distribution, group), ArrayOrder::C, &byte);
                     datatype.unwrap().size()
                 });
                 assert_eq!(sizes.sum::<u64>(), size.cast_unsigned(), "{distribution:?} {size} on {group}");
@@ -229,7 +233,7 @@ mod tests {
     fn says_what_is_wrong() {
         let byte = Datatype::elementary(1).unwrap();
         let darray = |group, rank, dimensions: &[DarrayDimension]| {
-            Datatype::darray(group, rank, dimensions, Order::C, &byte).map(|datatype| datatype.size())
+            Datatype::darray(group, rank, dimensions, ArrayOrder::C, &byte).map(|datatype| datatype.size())
         };
         assert_eq!(darray(3, 0, &one(4, Distribution::Block, 2)), Err(TypeError::Grid { grid: 2, group: 3 }));
         assert_eq!(darray(2, 2, &one(4, Distribution::Block, 2)), Err(TypeError::Rank { rank: 2, group: 2 }));
@@ -241,8 +245,8 @@ mod tests {
         assert!(refused(Distribution::Block, 0));
         assert!(!refused(Distribution::BlockOf(i64::MAX), 2));
         let part = SubarrayDimension { size: 4, subsize: 2, start: 3 };
-        let error = Datatype::subarray(&[part], Order::C, &byte).unwrap_err();
+        let error = Datatype::subarray(&[part], ArrayOrder::C, &byte).unwrap_err();
         assert_eq!(error.to_string(), "dimension 0: 2 elements from 3 on are not in an array of 4");
-        assert_eq!(Datatype::subarray(&[], Order::C, &byte).unwrap_err(), TypeError::NoDimensions);
+        assert_eq!(Datatype::subarray(&[], ArrayOrder::C, &byte).unwrap_err(), TypeError::NoDimensions);
     }
 }

@@ -1,14 +1,14 @@
-//! Constructors that take lists: the indexed family and structures.
+//! Constructors with list arguments: the indexed family and structures.
 
 use std::sync::Arc;
 
-use super::{Datatype, Kind, Lengths, TOO_FAR, checked_entry};
+use super::{Datatype, DatatypeKind, Lengths, TOO_FAR, checked_entry};
 use crate::bounds::Bounds;
 use crate::error::TypeError;
 
 /// Elements of one type inside a structure.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct StructMember {
     /// How many elements.
     pub count: i64,
     /// Where they start, in bytes.
@@ -43,7 +43,7 @@ impl Datatype {
     }
 
     /// Members of different types, each at its displacement.
-    pub fn structure(members: &[Member]) -> Result<Self, TypeError> {
+    pub fn structure(members: &[StructMember]) -> Result<Self, TypeError> {
         let mut bounds = Some(Bounds::EMPTY);
         for (index, member) in members.iter().enumerate() {
             let count = checked_entry("member count", index, member.count)?;
@@ -51,7 +51,7 @@ impl Datatype {
             bounds = bounds.zip(block).and_then(|(bounds, block)| bounds.then(block));
         }
         let below = members.iter().map(|member| member.datatype.0.depth).max().unwrap_or(0);
-        Datatype::make(Kind::Structure { members: members.into() }, bounds, below)
+        Datatype::make(DatatypeKind::Structure { members: members.into() }, bounds, below)
     }
 
     fn blocks(lengths: Lengths, at: Arc<[i64]>, element: &Datatype) -> Result<Self, TypeError> {
@@ -60,7 +60,7 @@ impl Datatype {
             let block = placed_block(element, lengths.of(index), *displacement);
             bounds = bounds.zip(block).and_then(|(bounds, block)| bounds.then(block));
         }
-        let kind = Kind::Blocks { at, lengths, element: element.clone() };
+        let kind = DatatypeKind::Blocks { at, lengths, element: element.clone() };
         Datatype::make(kind, bounds, element.0.depth)
     }
 }
@@ -104,9 +104,9 @@ mod tests {
         let letter = Datatype::named(1, 1).unwrap();
         let double = Datatype::named(8, 8).unwrap();
         let members = [
-            Member { count: 1, displacement: 8, datatype: double },
-            Member { count: 3, displacement: 16, datatype: letter.clone() },
-            Member { count: 0, displacement: -99, datatype: letter },
+            StructMember { count: 1, displacement: 8, datatype: double },
+            StructMember { count: 3, displacement: 16, datatype: letter.clone() },
+            StructMember { count: 0, displacement: -99, datatype: letter },
         ];
         let structure = Datatype::structure(&members).unwrap();
         assert_eq!((structure.size(), structure.lb(), structure.ub()), (11, 8, 24));

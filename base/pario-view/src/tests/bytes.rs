@@ -4,14 +4,14 @@ use pario_core::{Layout, ServerIndex};
 use proptest::prelude::*;
 
 use super::specs::{Mode, any_spec};
-use crate::{Access, Datatype, Order, Share, SubarrayDimension, View, ViewId, disjoint};
+use crate::{ArrayOrder, Datatype, SubarrayDimension, View, ViewAccess, ViewId, ViewShare, disjoint};
 
 fn byte() -> Datatype {
     Datatype::elementary(1).unwrap()
 }
 
 fn view(displacement: i64, filetype: &Datatype) -> View {
-    View::new(displacement, &byte(), filetype, Access::Write).unwrap()
+    View::new(displacement, &byte(), filetype, ViewAccess::Write).unwrap()
 }
 
 fn gaps(count: usize, mut seed: u64) -> Vec<i64> {
@@ -24,7 +24,7 @@ fn gaps(count: usize, mut seed: u64) -> Vec<i64> {
     (0..count).map(step).collect()
 }
 
-/// Asks a view everything, a little of each.
+/// Calls every query of a view on a small range.
 fn exercise(view: &View) {
     let layout = Layout::new(4096, 3, 1, 4).unwrap();
     let end = view.stream_bytes();
@@ -42,7 +42,7 @@ fn exercise(view: &View) {
             assert!(view.stream_at_or_after(offset).is_some_and(|stream| stream <= start));
         }
     }
-    let _ = disjoint(&[Share::whole(view), Share { view, stream: 10..end / 2 }], 1000);
+    let _ = disjoint(&[ViewShare::whole(view), ViewShare { view, stream: 10..end / 2 }], 1000);
     assert!(!view.touches_server(&layout, ServerIndex(9), 0..end));
 }
 
@@ -57,7 +57,7 @@ fn bytes_are_pinned() {
     let equal = Datatype::indexed_block(2, &[1, 7, 20], &byte()).unwrap();
     assert_eq!(view(0, &equal).encode().unwrap(), [1, 0, 1, 42, 2, 1, 0, 2, 2, 3, 12, 7, 0, 1, 1]);
     let column = Datatype::vector(2, 1, 2, &byte()).unwrap();
-    let member = |displacement, datatype: &Datatype| crate::Member {
+    let member = |displacement, datatype: &Datatype| crate::StructMember {
         count: 1,
         displacement,
         datatype: datatype.clone(),
@@ -78,7 +78,7 @@ fn a_box_has_one_shape_wherever_it_stands() {
             SubarrayDimension { size: 100, subsize: 4, start: row },
             SubarrayDimension { size: 50, subsize: 8, start: column },
         ];
-        let of = Datatype::subarray(&dimensions, Order::C, &byte()).unwrap();
+        let of = Datatype::subarray(&dimensions, ArrayOrder::C, &byte()).unwrap();
         view(displacement, &of).encode_shape().unwrap()
     };
     let (shape, moved) = at(0, 0, 0);
@@ -88,10 +88,10 @@ fn a_box_has_one_shape_wherever_it_stands() {
         SubarrayDimension { size: 100, subsize: 4, start: 0 },
         SubarrayDimension { size: 50, subsize: 7, start: 0 },
     ];
-    let narrower = Datatype::subarray(&narrower, Order::C, &byte()).unwrap();
+    let narrower = Datatype::subarray(&narrower, ArrayOrder::C, &byte()).unwrap();
     assert_ne!(view(0, &narrower).encode_shape().unwrap().0, shape);
-    assert!(View::decode(&shape).unwrap().moved(u64::MAX).is_err());
-    assert!(View::decode(&shape).unwrap().moved(i64::MAX.cast_unsigned() - 100).is_err());
+    assert!(View::decode(&shape).unwrap().displaced(u64::MAX).is_err());
+    assert!(View::decode(&shape).unwrap().displaced(i64::MAX.cast_unsigned() - 100).is_err());
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn regular_views_take_bytes() {
     let part = |size, subsize, start| SubarrayDimension { size, subsize, start };
     let dimensions = [part(4096, 512, 1024), part(4096, 512, 512), part(4096, 512, 0), part(5, 5, 0)];
     let double = Datatype::elementary(8).unwrap();
-    let cube = Datatype::subarray(&dimensions, Order::C, &double).unwrap();
+    let cube = Datatype::subarray(&dimensions, ArrayOrder::C, &double).unwrap();
     assert!(view(0, &cube).encode().unwrap().len() < 48);
     // The same offsets given one by one are the same view.
     let listed: Vec<i64> = (0..175_000).map(|number| number * 40).collect();
@@ -165,7 +165,7 @@ proptest! {
     fn views_survive_the_journey(spec in any_spec(&[1, 2, 3, 8]), displacement in 0..1000i64, mode in any::<bool>()) {
         let made = spec.make(if mode { Mode::Anything } else { Mode::Increasing });
         prop_assume!(made.is_some());
-        let view = View::new(displacement, &byte(), &made.unwrap().0, Access::Read);
+        let view = View::new(displacement, &byte(), &made.unwrap().0, ViewAccess::Read);
         let Ok(view) = view else { return Ok(()) };
         let bytes = view.encode().unwrap();
         let other = View::decode(&bytes).unwrap();
@@ -178,7 +178,7 @@ proptest! {
         let (shape, moved) = view.encode_shape().unwrap();
         let shape = View::decode(&shape).unwrap();
         prop_assert!(shape.stream_bytes() == 0 || shape.file_offset(0) == Some(0));
-        let back = shape.moved(moved).unwrap();
+        let back = shape.displaced(moved).unwrap();
         prop_assert_eq!(back.stream_bytes(), view.stream_bytes());
         prop_assert!(back.extents(stream.clone()).eq(view.extents(stream)));
     }

@@ -3,7 +3,8 @@
 use pario_core::{Layout, ServerIndex};
 
 use crate::{
-    Access, Datatype, Elements, Extent, Member, Order, Part, ServerPart, SubarrayDimension, View, ViewError,
+    ArrayOrder, Datatype, Elements, FileExtent, ServerPart, StructMember, SubarrayDimension, View,
+    ViewAccess, ViewError, ViewPart,
 };
 
 const FAR: i64 = 1 << 40;
@@ -16,38 +17,38 @@ fn double() -> Datatype {
 fn a_vector_of_2_to_the_40_is_seeked_at_once() {
     let vector = Datatype::vector(FAR, 1, 4, &double()).unwrap();
     assert_eq!((vector.size(), vector.ub()), (8 << 40, ((FAR - 1) * 4 + 1) * 8));
-    let view = View::new(64, &double(), &vector, Access::Write).unwrap();
+    let view = View::new(64, &double(), &vector, ViewAccess::Write).unwrap();
     let middle = 8 << 39;
-    let extents: Vec<Extent> = view.extents(middle + 3..middle + 11).collect();
+    let extents: Vec<FileExtent> = view.extents(middle + 3..middle + 11).collect();
     let at = 64 + (32 << 39);
     assert_eq!(
         extents,
-        [Extent { file_offset: at + 3, bytes: 5 }, Extent { file_offset: at + 32, bytes: 3 }]
+        [FileExtent { file_offset: at + 3, bytes: 5 }, FileExtent { file_offset: at + 32, bytes: 3 }]
     );
     assert_eq!(view.stream_offset(at + 5), Some(middle + 5));
     assert_eq!(view.stream_at_or_after(at + 9), Some(middle + 8));
-    let parts: Vec<Part> = view.slice(0..view.stream_bytes(), at..at + 8).collect();
-    assert_eq!(parts, [Part { stream_offset: middle, file_offset: at, bytes: 8 }]);
+    let parts: Vec<ViewPart> = view.slice(0..view.stream_bytes(), at..at + 8).collect();
+    assert_eq!(parts, [ViewPart { stream_offset: middle, file_offset: at, bytes: 8 }]);
     assert_eq!(view.bytes_in(0..8 << 40, 64..64 + (32 << 40)), 8 << 40);
 }
 
 #[test]
 fn the_end_of_the_first_repetition_joins_the_next() {
     let vector = Datatype::vector(FAR, 1, 2, &double()).unwrap();
-    let view = View::new(0, &double(), &vector, Access::Write).unwrap();
+    let view = View::new(0, &double(), &vector, ViewAccess::Write).unwrap();
     let end = 8 << 40;
-    let extents: Vec<Extent> = view.extents(end - 16..end + 16).collect();
+    let extents: Vec<FileExtent> = view.extents(end - 16..end + 16).collect();
     let last = (FAR.cast_unsigned() - 1) * 16;
     let expected = [(last - 16, 8), (last, 16), (last + 24, 8)];
-    assert_eq!(extents, expected.map(|(file_offset, bytes)| Extent { file_offset, bytes }));
+    assert_eq!(extents, expected.map(|(file_offset, bytes)| FileExtent { file_offset, bytes }));
 }
 
 #[test]
 fn a_server_far_away_is_reached_without_walking() {
     let layout = Layout::new(1 << 20, 4, 0, 4).unwrap();
-    // One double per MiB: each lies on the next server.
+    // One double per MiB: each is on the next server.
     let vector = Datatype::hvector(FAR, 1, 1 << 20, &double()).unwrap();
-    let view = View::new(0, &double(), &vector, Access::Write).unwrap();
+    let view = View::new(0, &double(), &vector, ViewAccess::Write).unwrap();
     let stream = 8 * (1 << 39)..8 << 40;
     let mut parts = view.on_server(&layout, ServerIndex(2), stream);
     let part = parts.next().unwrap();
@@ -59,9 +60,9 @@ fn a_server_far_away_is_reached_without_walking() {
         bytes: 8,
     };
     assert_eq!(part, expected);
-    // One double per row of blocks: all on server 0, nothing anywhere else, known at once.
+    // One double per row of blocks: all on server 0, none elsewhere, answered in O(1).
     let rows = Datatype::hvector(FAR, 1, 4 << 20, &double()).unwrap();
-    let view = View::new(0, &double(), &rows, Access::Write).unwrap();
+    let view = View::new(0, &double(), &rows, ViewAccess::Write).unwrap();
     assert!(!view.touches_server(&layout, ServerIndex(3), 0..8 << 40));
     assert_eq!(view.on_server(&layout, ServerIndex(0), 0..8 << 40).take(3).count(), 3);
 }
@@ -70,10 +71,10 @@ fn a_server_far_away_is_reached_without_walking() {
 fn what_a_loop_puts_into_a_block_is_one_row() {
     let layout = Layout::new(1 << 20, 4, 0, 4).unwrap();
     let vector = Datatype::hvector(FAR, 1, 16, &double()).unwrap();
-    let view = View::new(0, &double(), &vector, Access::Write).unwrap();
+    let view = View::new(0, &double(), &vector, ViewAccess::Write).unwrap();
     let rows: Vec<_> = view.rows_on_server(&layout, ServerIndex(1), 0..4 << 20).collect();
     let counts: Vec<_> = rows.iter().map(|row| (row.count, row.stride)).collect();
-    // A block has 65,536; the first comes alone.
+    // A block has 65,536; the first is returned alone.
     assert_eq!(counts, [(1, 0), (65_535, 16)].repeat(2));
     assert_eq!(rows[1].part(65_534).local.0 + 16, rows[2].first.local.0);
 }
@@ -82,12 +83,13 @@ fn what_a_loop_puts_into_a_block_is_one_row() {
 fn arrays_of_2_to_the_60_bytes_keep_their_shape() {
     let part = |size, subsize, start| SubarrayDimension { size, subsize, start };
     let dimensions = [part(1 << 19, 1 << 18, 5), part(1 << 19, 1 << 18, 7), part(1 << 19, 1 << 18, 11)];
-    for order in [Order::C, Order::Fortran] {
+    for order in [ArrayOrder::C, ArrayOrder::Fortran] {
         let cube = Datatype::subarray(&dimensions, order, &double()).unwrap();
         assert_eq!((cube.size(), cube.extent()), (8 << 54, 8 << 57));
-        let view = View::new(0, &double(), &cube, Access::Write).unwrap();
+        let view = View::new(0, &double(), &cube, ViewAccess::Write).unwrap();
         let row = 8u64 << 18;
-        let first = if order == Order::C { (5 << 38) + (7 << 19) + 11 } else { (11 << 38) + (7 << 19) + 5 };
+        let first =
+            if order == ArrayOrder::C { (5 << 38) + (7 << 19) + 11 } else { (11 << 38) + (7 << 19) + 5 };
         assert_eq!(view.file_offset(0), Some(8 * first));
         assert_eq!(
             view.file_offset(row * (1 << 18) + row + 8),
@@ -101,8 +103,8 @@ fn memory_of_many_elements_is_one_run_or_one_loop() {
     let elements = Elements::new(&double(), FAR).unwrap();
     assert_eq!((elements.bytes(), elements.contiguous_at()), (8 << 40, Some(0)));
     let pair = Datatype::structure(&[
-        Member { count: 1, displacement: 0, datatype: double() },
-        Member { count: 1, displacement: 8, datatype: Datatype::named(1, 1).unwrap() },
+        StructMember { count: 1, displacement: 0, datatype: double() },
+        StructMember { count: 1, displacement: 8, datatype: Datatype::named(1, 1).unwrap() },
     ])
     .unwrap();
     let pairs = Elements::new(&pair, FAR).unwrap();
@@ -118,7 +120,7 @@ fn a_view_ends_where_files_must() {
     assert_eq!(view.file_offset(9), Some(i64::MAX.cast_unsigned() - 1));
     assert_eq!(view.file_offset(10), None);
     let pieces =
-        View::new(i64::MAX - 100, &double(), &double().resized(0, 24).unwrap(), Access::Write).unwrap();
+        View::new(i64::MAX - 100, &double(), &double().resized(0, 24).unwrap(), ViewAccess::Write).unwrap();
     assert_eq!(pieces.stream_bytes(), 4 * 8);
     assert_eq!(pieces.extents(0..u64::MAX).count(), 4);
     let error = View::contiguous(i64::MAX, 1).unwrap_err();

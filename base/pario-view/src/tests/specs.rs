@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::typemap::Typemap;
-use crate::{DarrayDimension, Datatype, Distribution, Member, Order, SubarrayDimension};
+use crate::{ArrayOrder, DarrayDimension, Datatype, Distribution, StructMember, SubarrayDimension};
 
 /// Larger typemaps are not written out.
 const ENTRIES_MAX: usize = 2000;
@@ -17,17 +17,17 @@ pub(super) enum Mode {
 
 /// A description of a type.
 #[derive(Clone, Debug)]
-pub(super) enum Spec {
+pub(super) enum TypeSpec {
     Elementary(u64, u64),
-    Contiguous(i64, Box<Spec>),
-    Vector(Unit, i64, i64, i64, Box<Spec>),
-    Indexed(Unit, Vec<(i64, i64)>, Box<Spec>),
-    IndexedBlock(Unit, i64, Vec<i64>, Box<Spec>),
-    Structure(Vec<(i64, i64, Spec)>),
-    Subarray(Vec<SubarrayDimension>, Order, Box<Spec>),
-    Darray(Vec<DarrayDimension>, i64, Order, Box<Spec>),
-    Resized(i64, i64, Box<Spec>),
-    Dup(Box<Spec>),
+    Contiguous(i64, Box<TypeSpec>),
+    Vector(Unit, i64, i64, i64, Box<TypeSpec>),
+    Indexed(Unit, Vec<(i64, i64)>, Box<TypeSpec>),
+    IndexedBlock(Unit, i64, Vec<i64>, Box<TypeSpec>),
+    Structure(Vec<(i64, i64, TypeSpec)>),
+    Subarray(Vec<SubarrayDimension>, ArrayOrder, Box<TypeSpec>),
+    Darray(Vec<DarrayDimension>, i64, ArrayOrder, Box<TypeSpec>),
+    Resized(i64, i64, Box<TypeSpec>),
+    Dup(Box<TypeSpec>),
 }
 
 /// What displacements are counted in.
@@ -38,28 +38,33 @@ pub(super) enum Unit {
 }
 
 /// Random descriptions; elementary types have one of `sizes` bytes.
-pub(super) fn any_spec(sizes: &'static [u64]) -> impl Strategy<Value = Spec> {
+pub(super) fn any_spec(sizes: &'static [u64]) -> impl Strategy<Value = TypeSpec> {
     let align = prop_oneof![3 => Just(1u64), 1 => Just(2u64), 1 => Just(4u64)];
     let leaf = (prop::sample::select(sizes), align).prop_map(|(bytes, align)| {
-        Spec::Elementary(bytes, if bytes.is_multiple_of(align) { align } else { 1 })
+        TypeSpec::Elementary(bytes, if bytes.is_multiple_of(align) { align } else { 1 })
     });
     leaf.prop_recursive(4, 24, 4, |inner| {
         let boxed = inner.clone().prop_map(Box::new);
         prop_oneof![
-            (0..4i64, boxed.clone()).prop_map(|(count, of)| Spec::Contiguous(count, of)),
+            (0..4i64, boxed.clone()).prop_map(|(count, of)| TypeSpec::Contiguous(count, of)),
             (any_unit(), 0..5i64, 0..4i64, -6..7i64, boxed.clone())
-                .prop_map(|(unit, count, block, slack, of)| Spec::Vector(unit, count, block, slack, of)),
+                .prop_map(|(unit, count, block, slack, of)| TypeSpec::Vector(unit, count, block, slack, of)),
             (any_unit(), prop::collection::vec((0..4i64, -9..12i64), 0..5), boxed.clone())
-                .prop_map(|(unit, items, of)| Spec::Indexed(unit, items, of)),
+                .prop_map(|(unit, items, of)| TypeSpec::Indexed(unit, items, of)),
             (any_unit(), 0..4i64, prop::collection::vec(-9..12i64, 0..14), boxed.clone())
-                .prop_map(|(unit, length, items, of)| Spec::IndexedBlock(unit, length, items, of)),
-            prop::collection::vec((0..3i64, -9..12i64, inner), 0..4).prop_map(Spec::Structure),
+                .prop_map(|(unit, length, items, of)| TypeSpec::IndexedBlock(unit, length, items, of)),
+            prop::collection::vec((0..3i64, -9..12i64, inner), 0..4).prop_map(TypeSpec::Structure),
             (prop::collection::vec(any_subarray_dimension(), 1..4), any_order(), boxed.clone())
-                .prop_map(|(dimensions, order, of)| Spec::Subarray(dimensions, order, of)),
+                .prop_map(|(dimensions, order, of)| TypeSpec::Subarray(dimensions, order, of)),
             (prop::collection::vec(any_darray_dimension(), 1..4), any::<u16>(), any_order(), boxed.clone())
-                .prop_map(|(dimensions, rank, order, of)| Spec::Darray(dimensions, rank.into(), order, of)),
-            (-5..6i64, -4..9i64, boxed.clone()).prop_map(|(lb, pad, of)| Spec::Resized(lb, pad, of)),
-            boxed.prop_map(Spec::Dup),
+                .prop_map(|(dimensions, rank, order, of)| TypeSpec::Darray(
+                    dimensions,
+                    rank.into(),
+                    order,
+                    of
+                )),
+            (-5..6i64, -4..9i64, boxed.clone()).prop_map(|(lb, pad, of)| TypeSpec::Resized(lb, pad, of)),
+            boxed.prop_map(TypeSpec::Dup),
         ]
     })
 }
@@ -68,8 +73,8 @@ fn any_unit() -> impl Strategy<Value = Unit> {
     prop_oneof![Just(Unit::Elements), Just(Unit::Bytes)]
 }
 
-fn any_order() -> impl Strategy<Value = Order> {
-    prop_oneof![Just(Order::C), Just(Order::Fortran)]
+fn any_order() -> impl Strategy<Value = ArrayOrder> {
+    prop_oneof![Just(ArrayOrder::C), Just(ArrayOrder::Fortran)]
 }
 
 fn any_subarray_dimension() -> impl Strategy<Value = SubarrayDimension> {
@@ -101,23 +106,23 @@ fn any_darray_dimension() -> impl Strategy<Value = DarrayDimension> {
     })
 }
 
-impl Spec {
+impl TypeSpec {
     /// The datatype and its typemap; `None` if that is too long to write out.
     pub(super) fn make(&self, mode: Mode) -> Option<(Datatype, Typemap)> {
         let (datatype, map) = match self {
-            Spec::Elementary(bytes, align) => {
+            TypeSpec::Elementary(bytes, align) => {
                 (Datatype::named(*bytes, *align).unwrap(), Typemap::elementary(*bytes, *align))
             }
-            Spec::Contiguous(count, of) => {
+            TypeSpec::Contiguous(count, of) => {
                 let (of, map) = of.make(mode)?;
                 (Datatype::contiguous(*count, &of).unwrap(), map.strided(1, *count, 0))
             }
-            Spec::Vector(unit, count, block, slack, of) => {
+            TypeSpec::Vector(unit, count, block, slack, of) => {
                 let (of, map) = of.make(mode)?;
                 let (count, block, slack) = (*count, *block, *slack);
                 vector(*unit, (count, block, slack), mode, (&of, &map))
             }
-            Spec::Indexed(unit, items, of) => {
+            TypeSpec::Indexed(unit, items, of) => {
                 let (of, map) = of.make(mode)?;
                 let lengths: Vec<i64> = items.iter().map(|item| item.0).collect();
                 let at = displacements(items.iter().copied(), *unit, mode, &map);
@@ -129,7 +134,7 @@ impl Spec {
                     at.iter().zip(&lengths).map(|(at, length)| (at * bytes_of(*unit, &map), *length, &map));
                 (make(&lengths, &at, &of).unwrap(), Typemap::blocks(blocks))
             }
-            Spec::IndexedBlock(unit, length, items, of) => {
+            TypeSpec::IndexedBlock(unit, length, items, of) => {
                 let (of, map) = of.make(mode)?;
                 let at = displacements(items.iter().map(|gap| (*length, *gap)), *unit, mode, &map);
                 let make = match unit {
@@ -139,19 +144,19 @@ impl Spec {
                 let blocks = at.iter().map(|at| (at * bytes_of(*unit, &map), *length, &map));
                 (make(*length, &at, &of).unwrap(), Typemap::blocks(blocks))
             }
-            Spec::Structure(members) => structure(members, mode)?,
-            Spec::Subarray(dimensions, order, of) => {
+            TypeSpec::Structure(members) => structure(members, mode)?,
+            TypeSpec::Subarray(dimensions, order, of) => {
                 let (of, map) = of.make(mode)?;
                 (Datatype::subarray(dimensions, *order, &of).unwrap(), map.subarray(dimensions, *order))
             }
-            Spec::Darray(dimensions, rank, order, of) => {
+            TypeSpec::Darray(dimensions, rank, order, of) => {
                 let (of, map) = of.make(mode)?;
                 let group = dimensions.iter().map(|dimension| dimension.processes).product();
                 let rank = rank % group;
                 let datatype = Datatype::darray(group, rank, dimensions, *order, &of).unwrap();
                 (datatype, map.darray(rank, dimensions, *order))
             }
-            Spec::Resized(lb, pad, of) => {
+            TypeSpec::Resized(lb, pad, of) => {
                 let (of, map) = of.make(mode)?;
                 let (lb, extent) = match mode {
                     Mode::Anything => (*lb, map.true_ub() - map.true_lb() + pad),
@@ -159,7 +164,7 @@ impl Spec {
                 };
                 (of.resized(lb, extent).unwrap(), map.resized(lb, extent))
             }
-            Spec::Dup(of) => {
+            TypeSpec::Dup(of) => {
                 let (of, map) = of.make(mode)?;
                 (of.dup(), map)
             }
@@ -182,7 +187,7 @@ fn vector(unit: Unit, shape: (i64, i64, i64), mode: Mode, of: (&Datatype, &Typem
     (make(count, block, stride, of.0).unwrap(), map)
 }
 
-fn structure(members: &[(i64, i64, Spec)], mode: Mode) -> Option<(Datatype, Typemap)> {
+fn structure(members: &[(i64, i64, TypeSpec)], mode: Mode) -> Option<(Datatype, Typemap)> {
     let mut made = vec![];
     let mut end = 0;
     for (count, gap, spec) in members {
@@ -192,9 +197,9 @@ fn structure(members: &[(i64, i64, Spec)], mode: Mode) -> Option<(Datatype, Type
             Mode::Increasing => end + gap.abs(),
         };
         end = displacement + (count - 1).max(0) * map.extent() + map.true_ub();
-        made.push((Member { count: *count, displacement, datatype }, map));
+        made.push((StructMember { count: *count, displacement, datatype }, map));
     }
-    let members: Vec<Member> = made.iter().map(|(member, _)| member.clone()).collect();
+    let members: Vec<StructMember> = made.iter().map(|(member, _)| member.clone()).collect();
     let blocks = made.iter().map(|(member, map)| (member.displacement, member.count, map));
     let (datatype, map) = (Datatype::structure(&members).unwrap(), Typemap::blocks(blocks));
     if mode == Mode::Anything {

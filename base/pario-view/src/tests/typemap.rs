@@ -1,8 +1,8 @@
-//! Typemaps written out entry by entry, from the definitions in the MPI standard and nothing else.
+//! Typemaps written out entry by entry, from the definitions in the MPI standard only.
 
 use std::ops::Range;
 
-use crate::{DarrayDimension, Distribution, Order, Run, SubarrayDimension};
+use crate::{ArrayOrder, ByteRun, DarrayDimension, Distribution, SubarrayDimension};
 
 /// A list of elementary types with displacements, and the markers of explicit bounds.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Typemap {
         Typemap { lb_markers: vec![lb], ub_markers: vec![lb + extent], ..self.clone() }
     }
 
-    pub(super) fn subarray(&self, dimensions: &[SubarrayDimension], order: Order) -> Self {
+    pub(super) fn subarray(&self, dimensions: &[SubarrayDimension], order: ArrayOrder) -> Self {
         let sizes: Vec<i64> = dimensions.iter().map(|dimension| dimension.size).collect();
         self.array(&sizes, order, |dimension, index| {
             let SubarrayDimension { subsize, start, .. } = dimensions[dimension];
@@ -115,7 +115,7 @@ impl Typemap {
         })
     }
 
-    pub(super) fn darray(&self, rank: i64, dimensions: &[DarrayDimension], order: Order) -> Self {
+    pub(super) fn darray(&self, rank: i64, dimensions: &[DarrayDimension], order: ArrayOrder) -> Self {
         let sizes: Vec<i64> = dimensions.iter().map(|dimension| dimension.size).collect();
         // The grid is row-major: the last coordinate changes fastest.
         let mut place = vec![0; dimensions.len()];
@@ -137,15 +137,15 @@ impl Typemap {
         })
     }
 
-    /// The elements of an array whose index is taken in every dimension, in the order of the array.
-    fn array(&self, sizes: &[i64], order: Order, taken: impl Fn(usize, i64) -> bool) -> Self {
+    /// The elements of an array with an index selected in every dimension, in the order of the array.
+    fn array(&self, sizes: &[i64], order: ArrayOrder, taken: impl Fn(usize, i64) -> bool) -> Self {
         let total: i64 = sizes.iter().product();
         let mut all = Typemap::empty();
         for linear in 0..total {
             let mut rest = linear;
             let fastest_first: Vec<usize> = match order {
-                Order::C => (0..sizes.len()).rev().collect(),
-                Order::Fortran => (0..sizes.len()).collect(),
+                ArrayOrder::C => (0..sizes.len()).rev().collect(),
+                ArrayOrder::Fortran => (0..sizes.len()).collect(),
             };
             let inside = fastest_first.into_iter().all(|dimension| {
                 let index = rest % sizes[dimension];
@@ -163,20 +163,20 @@ impl Typemap {
 }
 
 /// Entries of `count` elements, in stream order.
-pub(super) fn written_out(map: &Typemap, base: i64, count: i64) -> Vec<Run> {
+pub(super) fn written_out(map: &Typemap, base: i64, count: i64) -> Vec<ByteRun> {
     let mut runs = vec![];
     for number in 0..count {
         let moved = map.shifted(base + number * map.extent());
-        runs.extend(moved.entries.iter().map(|(at, bytes)| Run { at: *at, bytes: *bytes }));
+        runs.extend(moved.entries.iter().map(|(at, bytes)| ByteRun { at: *at, bytes: *bytes }));
     }
     runs
 }
 
-/// A piece of a stream: its offset there, its place, its length.
-pub(super) type Bit = (u64, i64, u64);
+/// A piece of a stream: its stream offset, its file offset, its length.
+pub(super) type StreamBit = (u64, i64, u64);
 
 /// The bits of a stream range, those that touch made one.
-pub(super) fn bits(runs: &[Run], stream: Range<u64>) -> Vec<Bit> {
+pub(super) fn bits(runs: &[ByteRun], stream: Range<u64>) -> Vec<StreamBit> {
     let mut bits = vec![];
     let mut offset = 0;
     for run in runs {
@@ -190,9 +190,9 @@ pub(super) fn bits(runs: &[Run], stream: Range<u64>) -> Vec<Bit> {
     joined(bits)
 }
 
-/// Bits that touch in stream and place made one.
-pub(super) fn joined(bits: Vec<Bit>) -> Vec<Bit> {
-    let mut all: Vec<Bit> = vec![];
+/// Bits that touch in stream and file joined.
+pub(super) fn joined(bits: Vec<StreamBit>) -> Vec<StreamBit> {
+    let mut all: Vec<StreamBit> = vec![];
     for bit in bits {
         match all.last_mut() {
             Some(last) if last.0 + last.2 == bit.0 && last.1 + last.2.cast_signed() == bit.1 => {
@@ -204,9 +204,9 @@ pub(super) fn joined(bits: Vec<Bit>) -> Vec<Bit> {
     all
 }
 
-/// The part of each bit inside a range of places.
-pub(super) fn inside(bits: &[Bit], range: Range<i64>) -> Vec<Bit> {
-    let cut = |(stream, at, bytes): &Bit| {
+/// The part of each bit inside a file range.
+pub(super) fn inside(bits: &[StreamBit], range: Range<i64>) -> Vec<StreamBit> {
+    let cut = |(stream, at, bytes): &StreamBit| {
         let start = (*at).max(range.start);
         let end = (at + bytes.cast_signed()).min(range.end);
         (start < end).then(|| (stream + (start - at).cast_unsigned(), start, (end - start).cast_unsigned()))

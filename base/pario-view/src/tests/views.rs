@@ -4,17 +4,17 @@ use pario_core::{Layout, ServerIndex};
 use proptest::prelude::*;
 
 use super::specs::{Mode, any_spec};
-use super::typemap::{Bit, Typemap, bits, inside, joined, written_out};
-use crate::{Access, Datatype, Direction, Run, View, ViewError};
+use super::typemap::{StreamBit, Typemap, bits, inside, joined, written_out};
+use crate::{ByteRun, Datatype, Direction, View, ViewAccess, ViewError};
 
 /// Repetitions of a file type that are written out.
 const TILES: i64 = 4;
 
 /// A view with the start of its stream written out.
 #[derive(Debug)]
-struct Written {
+struct WrittenView {
     view: View,
-    runs: Vec<Run>,
+    runs: Vec<ByteRun>,
     bytes: u64,
 }
 
@@ -22,13 +22,13 @@ fn byte() -> Datatype {
     Datatype::elementary(1).unwrap()
 }
 
-fn written(view: View, map: &Typemap, displacement: i64) -> Written {
+fn written(view: View, map: &Typemap, displacement: i64) -> WrittenView {
     let runs = written_out(map, displacement, TILES);
-    Written { view, bytes: map.size() * TILES.cast_unsigned(), runs }
+    WrittenView { view, bytes: map.size() * TILES.cast_unsigned(), runs }
 }
 
-/// What the standard says of a file type.
-fn verdict(map: &Typemap, access: Access) -> Result<(), ViewError> {
+/// Verdict of the standard on a file type.
+fn verdict(map: &Typemap, access: ViewAccess) -> Result<(), ViewError> {
     let which = "file type";
     if map.true_lb() < 0 {
         return Err(ViewError::NegativeOffset { which, displacement: map.true_lb() });
@@ -36,7 +36,7 @@ fn verdict(map: &Typemap, access: Access) -> Result<(), ViewError> {
     if !map.is_nondecreasing() {
         return Err(ViewError::Decreasing { which });
     }
-    if access == Access::Write && map.overlaps() {
+    if access == ViewAccess::Write && map.overlaps() {
         return Err(ViewError::Overlap { which });
     }
     if 0 < map.size() && map.extent() <= 0 {
@@ -45,16 +45,16 @@ fn verdict(map: &Typemap, access: Access) -> Result<(), ViewError> {
     Ok(())
 }
 
-/// Compares everything that a view answers about the written part of its stream.
+/// Compares every query of a view about the written part of its stream.
 fn check(
-    case: &Written,
+    case: &WrittenView,
     stream: std::ops::Range<u64>,
     file: std::ops::Range<u64>,
 ) -> Result<(), TestCaseError> {
-    let Written { view, runs, bytes } = case;
+    let WrittenView { view, runs, bytes } = case;
     let stream = stream.start.min(*bytes)..stream.end.min(*bytes);
     let mut offset = stream.start;
-    let walked: Vec<Bit> = view
+    let walked: Vec<StreamBit> = view
         .extents(stream.clone())
         .map(|extent| {
             offset += extent.bytes;
@@ -65,7 +65,7 @@ fn check(
     prop_assert_eq!(&walked, &expected);
 
     let sliced = view.slice(stream.clone(), file.clone());
-    let sliced: Vec<Bit> =
+    let sliced: Vec<StreamBit> =
         sliced.map(|part| (part.stream_offset, part.file_offset.cast_signed(), part.bytes)).collect();
     let cut = inside(&expected, file.start.cast_signed()..file.end.cast_signed());
     prop_assert_eq!(view.bytes_in(stream, file), cut.iter().map(|bit| bit.2).sum::<u64>());
@@ -73,8 +73,8 @@ fn check(
     check_inverse(case)
 }
 
-fn check_inverse(case: &Written) -> Result<(), TestCaseError> {
-    let Written { view, runs, bytes } = case;
+fn check_inverse(case: &WrittenView) -> Result<(), TestCaseError> {
+    let WrittenView { view, runs, bytes } = case;
     let all = bits(runs, 0..*bytes);
     let places: Vec<(u64, u64)> = all
         .iter()
@@ -88,7 +88,7 @@ fn check_inverse(case: &Written) -> Result<(), TestCaseError> {
         prop_assert_eq!((view.file_offset(0), view.stream_at_or_after(0)), (None, None));
         return Ok(());
     };
-    // What was written out knows all answers that lie within it.
+    // The written-out typemap answers every query within it.
     let mut first_at = std::collections::HashMap::new();
     for (stream, file) in &places {
         first_at.entry(*file).or_insert(*stream);
@@ -104,12 +104,16 @@ fn check_inverse(case: &Written) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_servers(case: &Written, layout: &Layout, stream: std::ops::Range<u64>) -> Result<(), TestCaseError> {
-    let Written { view, runs, bytes } = case;
+fn check_servers(
+    case: &WrittenView,
+    layout: &Layout,
+    stream: std::ops::Range<u64>,
+) -> Result<(), TestCaseError> {
+    let WrittenView { view, runs, bytes } = case;
     let stream = stream.start.min(*bytes)..stream.end.min(*bytes);
     let expected = bits(runs, stream.clone());
     for server in (0..layout.total() + 1).map(ServerIndex) {
-        let mut cut: Vec<Bit> = vec![];
+        let mut cut: Vec<StreamBit> = vec![];
         for (at, place, bytes) in &expected {
             let start = place.cast_unsigned();
             for piece in layout.pieces_on(server, start..start + bytes) {
@@ -154,7 +158,7 @@ proptest! {
         // Some repetitions interleave.
         let extent = if squeeze < -15 { (map.extent() + squeeze).max(1) } else { map.extent() + squeeze.max(0) };
         let (datatype, map) = (datatype.resized(0, extent).unwrap(), map.resized(0, extent));
-        let view = View::new(displacement, &byte(), &datatype, Access::Write).unwrap();
+        let view = View::new(displacement, &byte(), &datatype, ViewAccess::Write).unwrap();
         let case = written(view, &map, displacement);
         check(&case, stream.0..stream.0 + stream.1, file.0..file.0 + file.1)?;
     }
@@ -167,7 +171,7 @@ proptest! {
         let made = spec.make(Mode::Anything);
         prop_assume!(made.is_some());
         let (datatype, map) = made.unwrap();
-        let access = if write { Access::Write } else { Access::Read };
+        let access = if write { ViewAccess::Write } else { ViewAccess::Read };
         let view = View::new(7, &byte(), &datatype, access);
         prop_assert_eq!(view.as_ref().err().copied(), verdict(&map, access).err());
         if let Ok(view) = view {
@@ -186,7 +190,7 @@ proptest! {
         let (datatype, map) = made.unwrap();
         let extent = if squeeze < -20 { (map.extent() * 2 / 3).max(1) } else { map.extent() + squeeze.max(0) * 999 };
         let (datatype, map) = (datatype.resized(0, extent).unwrap(), map.resized(0, extent));
-        let view = View::new(displacement, &byte(), &datatype, Access::Write).unwrap();
+        let view = View::new(displacement, &byte(), &datatype, ViewAccess::Write).unwrap();
         let case = written(view, &map, displacement);
         check_servers(&case, &layout, 0..u64::MAX)?;
         check_servers(&case, &layout, stream.0..stream.0 + stream.1)?;
@@ -197,9 +201,9 @@ proptest! {
 fn overlaps_and_equal_displacements_can_be_read() {
     let int = Datatype::elementary(4).unwrap();
     let overlapping = Datatype::hvector(3, 1, 2, &int).unwrap();
-    let error = View::new(0, &int, &overlapping, Access::Write).unwrap_err();
+    let error = View::new(0, &int, &overlapping, ViewAccess::Write).unwrap_err();
     assert_eq!(error, ViewError::Overlap { which: "file type" });
-    let view = View::new(0, &int, &overlapping, Access::Read).unwrap();
+    let view = View::new(0, &int, &overlapping, ViewAccess::Read).unwrap();
     assert_eq!(view.direction(), Direction::Mixed);
     let offsets: Vec<u64> = view.extents(0..12).map(|extent| extent.file_offset).collect();
     assert_eq!(offsets, [0, 2, 4]);
@@ -212,14 +216,14 @@ fn a_long_item_reaches_behind_the_short_ones_that_follow_it() {
     // 8 bytes at 0, then single bytes inside them: displacements do not decrease, ends do.
     let lengths = [8, 1, 1, 1];
     let filetype = Datatype::hindexed(&lengths, &[0, 2, 3, 5], &byte()).unwrap();
-    assert!(View::new(0, &byte(), &filetype, Access::Read).is_err(), "as single bytes they decrease");
-    let member = |displacement, bytes| crate::Member {
+    assert!(View::new(0, &byte(), &filetype, ViewAccess::Read).is_err(), "as single bytes they decrease");
+    let member = |displacement, bytes| crate::StructMember {
         count: 1,
         displacement,
         datatype: Datatype::elementary(bytes).unwrap(),
     };
     let filetype = Datatype::structure(&[member(0, 8), member(2, 1), member(3, 1), member(5, 1)]).unwrap();
-    let view = View::new(0, &byte(), &filetype, Access::Read).unwrap();
+    let view = View::new(0, &byte(), &filetype, ViewAccess::Read).unwrap();
     assert_eq!(view.stream_at_or_after(6), Some(6));
     let parts: Vec<_> = view.slice(0..11, 5..7).map(|part| (part.stream_offset, part.bytes)).collect();
     assert_eq!(parts, [(5, 2), (10, 1)]);
@@ -230,7 +234,7 @@ fn illegal_views_get_the_error_that_mpi_names() {
     use crate::ErrorClass;
     let (int, byte) = (Datatype::elementary(4).unwrap(), byte());
     let class = |displacement: i64, etype: &Datatype, filetype: &Datatype| {
-        View::new(displacement, etype, filetype, Access::Read).map(|_| ()).map_err(|error| error.class())
+        View::new(displacement, etype, filetype, ViewAccess::Read).map(|_| ()).map_err(|error| error.class())
     };
     assert_eq!(class(-1, &int, &int), Err(ErrorClass::Arg));
     assert_eq!(class(0, &int, &byte), Err(ErrorClass::Type));

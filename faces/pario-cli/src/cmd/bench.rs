@@ -1,373 +1,97 @@
-//! `pario bench`: how fast it is, against what the machine does without it.
+//! `pario bench`: replaces this process by `pario-bench`, a separate program.
+//!
+//! Never: interprets the arguments after `bench`. Always: output and exit code are those of `pario-bench`.
 
-mod kernel;
-mod sliding;
-
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
-use clap::{Args as ClapArgs, Subcommand};
-use pario::core::Size;
+use clap::Args as ClapArgs;
 
-use crate::bench::full::FullPlan;
-use crate::bench::io::IoPlan;
-use crate::bench::lock::LockPlan;
-use crate::bench::meta::MetaPlan;
-use crate::bench::mpi::MpiPlan;
-use crate::bench::sched::{self, Grounds, SchedPlan};
-use crate::bench::{self, BenchError, PAIRS_DEFAULT, PAIRS_QUICK, Report};
-use crate::context::Context;
-use crate::error::{CliError, Outcome};
-use kernel::{Asked, BtioArgs, FlashArgs, IrregularArgs, ScaleArgs, StridedArgs, SubarrayArgs, TileArgs};
-use sliding::SlidingArgs;
+use crate::args::Cli;
+use crate::error::CliError;
+use crate::mpi::in_path;
 
-/// Entries of the large directory of `bench meta --large`.
-const LARGE_ENTRIES: u64 = 1_000_000;
+const PROGRAM: &str = "pario-bench";
+const BUILD: &str = "`cargo build --release -p pario-bench` makes it; it belongs beside the pario command";
 
 /// Measure Pario against plain files on this machine
 #[derive(ClapArgs, Debug)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Examples:
+  pario bench --help                   every benchmark
   pario bench io                       write and read, small calls, TCP, start, memory, commands
-  pario bench io --dir /data --json    on the file system of /data, as one JSON object
-  pario bench meta --large             names: create, stat, unlink; a directory of 10^6 entries
-  pario bench full                     an application beside one that writes to a server without room
-  pario bench lock                     locks that are kept, shared pointers, counting together
-  pario bench sliding --hosts 4        overlapping windows: the cooperative cache, range locks, no locks
-  pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
-  pario bench mpi --quick              MPI programs on the MPI library's own I/O and on Pario
-  pario bench sched --plots plots      policies of the I/O scheduler, modelled and real: figures, tables, plots
-
-Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
+  pario bench io --help                its options"
+)]
 pub(crate) struct Args {
-    #[command(subcommand)]
-    kernel: Kernel,
+    /// The benchmark and its options
+    #[arg(value_name = "BENCHMARK", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<OsString>,
 }
 
-#[derive(Subcommand, Debug)]
-enum Kernel {
-    /// Transfers against plain write and read of a file in the same directory; start, memory, command latencies
-    Io(IoArgs),
-    /// Create, stat and unlink by four processes, in one directory and in one each
-    Meta(MetaArgs),
-    /// What an application loses beside another that hammers a full server, one of four, in memory
-    Full(FullArgs),
-    /// Locks that are kept, shared pointers, counting together: four processes on one partition
-    Lock(LockArgs),
-    /// Windows that slide over what all others change: the cooperative cache on a plain file against byte-range locks
-    Sliding(SlidingArgs),
-    /// Dumps of the NAS BT benchmark: diagonal multi-partitioning, a square number of processes
-    Btio(BtioArgs),
-    /// A dense set of two-dimensional tiles, one per process
-    Tile(TileArgs),
-    /// Checkpoint of the FLASH code: 24 variables on blocks with guard cells
-    Flash(FlashArgs),
-    /// Pieces of equal size dealt to the processes in turn
-    Strided(StridedArgs),
-    /// Boxes of an array in three and four dimensions
-    Subarray(SubarrayArgs),
-    /// Pieces of four bytes, at equal and at random distances
-    Irregular(IrregularArgs),
-    /// n processes on n servers, and many on n
-    Scale(ScaleArgs),
-    /// Policies of the I/O scheduler for several applications at once, on a modelled disk and on a slowed store
-    Sched(SchedArgs),
-    /// Small C programs on the MPI library's own I/O and on Pario: needs mpiexec and mpicc
-    Mpi(MpiArgs),
-    /// A process of a benchmark
-    #[command(hide = true)]
-    Worker,
-    /// A host of a benchmark
-    #[command(hide = true)]
-    Host {
-        /// The benchmark's directory
-        dir: PathBuf,
-    },
-    /// Removes what a benchmark made, when it is over
-    #[command(hide = true)]
-    Janitor {
-        /// The benchmark's directory
-        dir: PathBuf,
-    },
+/// Executes the program; returns only if that fails, with the cause.
+pub(crate) fn run(cli: &Cli, args: &Args) -> CliError {
+    let own = std::env::current_exe().ok();
+    let Some(program) = find(own.as_ref()) else {
+        return CliError::with_cure(format!("{PROGRAM} is neither beside pario nor in PATH"), BUILD);
+    };
+    let mut command = Command::new(&program);
+    command.args(global(cli)).args(&args.words);
+    // Measured partitions and commands use this `pario` binary.
+    if let Some(own) = own.filter(|_| std::env::var_os("PARIO_BIN").is_none_or(|bin| bin.is_empty())) {
+        command.env("PARIO_BIN", own);
+    }
+    CliError::local(&program, &command.exec())
 }
 
-#[derive(ClapArgs, Debug)]
-struct Common {
-    /// Directory to measure in [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Pairs of runs that each figure rests on [default: 9; 3 with --quick]
-    #[arg(long, value_name = "N")]
-    pairs: Option<usize>,
-    /// A first impression: smaller and fewer runs
-    #[arg(long)]
-    quick: bool,
+fn find(own: Option<&PathBuf>) -> Option<PathBuf> {
+    let beside = own.and_then(|own| own.parent()).map(|dir| dir.join(PROGRAM));
+    beside.filter(|program| program.is_file()).or_else(|| in_path(PROGRAM.as_ref()))
 }
 
-#[derive(ClapArgs, Debug)]
-struct IoArgs {
-    #[command(flatten)]
-    common: Common,
-    /// Bytes of each transfer; small calls move half of it [default: 1GiB; 256MiB with --quick]
-    #[arg(long, value_name = "SIZE")]
-    size: Option<Size>,
+/// Global options, given before or after `bench`.
+fn global(cli: &Cli) -> Vec<OsString> {
+    let mut words = vec!["-v".into(); usize::from(cli.verbose)];
+    words.extend(cli.json.then(|| "--json".into()));
+    words.extend(cli.quiet.then(|| "--quiet".into()));
+    if let Some(registry) = &cli.registry {
+        words.extend(["--registry".into(), registry.clone().into_os_string()]);
+    }
+    words
 }
 
-#[derive(ClapArgs, Debug)]
-struct MetaArgs {
-    #[command(flatten)]
-    common: Common,
-    /// Files of each run, over all processes [default: 20000; 4000 with --quick]
-    #[arg(long, value_name = "N")]
-    files: Option<u64>,
-    /// Also a directory of 10^6 entries; takes minutes
-    #[arg(long)]
-    large: bool,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Command as Words;
+    use clap::Parser;
 
-#[derive(ClapArgs, Debug)]
-struct FullArgs {
-    #[command(flatten)]
-    common: Common,
-    /// Bytes that the neighbour writes and reads in each run [default: 256MiB; 32MiB with --quick]
-    #[arg(long, value_name = "SIZE")]
-    size: Option<Size>,
-}
-
-#[derive(ClapArgs, Debug)]
-struct LockArgs {
-    /// Directory to measure in [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Runs that each figure rests on [default: 9; 3 with --quick]
-    #[arg(long, value_name = "N")]
-    runs: Option<usize>,
-    /// Processes that work together
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 4)]
-    processes: usize,
-    /// Increments of one counter, by all processes together [default: 1000000; 20000 with --quick]
-    #[arg(long, value_name = "N")]
-    increments: Option<u64>,
-    /// Records where the shared pointer is, by all processes together [default: 100000; 20000 with --quick]
-    #[arg(long, value_name = "N")]
-    records: Option<u64>,
-    /// A first impression: smaller and fewer runs
-    #[arg(long)]
-    quick: bool,
-}
-
-#[derive(ClapArgs, Debug)]
-struct SchedArgs {
-    /// Runs that each figure rests on, each with a seed of its own [default: 9; 3 with --quick]
-    #[arg(long, value_name = "N")]
-    seeds: Option<usize>,
-    /// The first seed; the same seeds give the same figures everywhere
-    #[arg(long, value_name = "N", default_value_t = sched::SEED_DEFAULT)]
-    seed: u64,
-    /// Policies of the tables, separated by commas [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    policies: Option<Vec<String>>,
-    /// Draw the tables as SVG files into this directory
-    #[arg(long, value_name = "DIR")]
-    plots: Option<PathBuf>,
-    /// On a modelled disk, or with real servers on a slowed store
-    #[arg(long, value_enum, default_value_t = Grounds::Both)]
-    ground: Grounds,
-    /// Directory of the real ground [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Pairs of runs on the real ground [default: 9; 3 with --quick]
-    #[arg(long, value_name = "N")]
-    pairs: Option<usize>,
-    /// A first impression: fewer seeds, no tables
-    #[arg(long)]
-    quick: bool,
-}
-
-#[derive(ClapArgs, Debug)]
-struct MpiArgs {
-    /// Directory to measure in [default: the system's directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// Kernels, separated by commas [default: all]
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    kernels: Option<Vec<String>>,
-    /// Numbers of ranks, separated by commas [default: 2,4; 2 with --quick]
-    #[arg(long, value_name = "NS", value_delimiter = ',')]
-    ranks: Option<Vec<u16>>,
-    /// Bytes of each file [default: 400MB; 64MB with --quick]
-    #[arg(long, value_name = "SIZE")]
-    size: Option<Size>,
-    /// How often all sides of a kernel are run in turn [default: 3; 1 with --quick]
-    #[arg(long, value_name = "N")]
-    passes: Option<u32>,
-    /// Do not touch free memory before each run: on a virtual machine whose host takes it back, whoever comes first pays for it
-    #[arg(long)]
-    no_warm_memory: bool,
-    /// Draw plots as SVG files into this directory, with a page of all figures (figures.md)
-    #[arg(long, value_name = "DIR")]
-    plots: Option<PathBuf>,
-    /// A first impression: smaller and fewer runs, no limited store
-    #[arg(long)]
-    quick: bool,
-}
-
-impl Common {
-    fn pairs(&self) -> Outcome<usize> {
-        match self.pairs.unwrap_or(if self.quick { PAIRS_QUICK } else { PAIRS_DEFAULT }) {
-            0 => Err(CliError::usage("--pairs 0: a figure needs at least one pair of runs")),
-            pairs => Ok(pairs),
+    #[test]
+    fn words_go_on_as_they_are() {
+        for (typed, first, rest) in [
+            (
+                &["pario", "--json", "bench", "io", "--size", "4MiB"][..],
+                &["--json"][..],
+                &["io", "--size", "4MiB"][..],
+            ),
+            (&["pario", "bench", "-v", "io", "--json", "-q"], &["-v"], &["io", "--json", "-q"]),
+            (&["pario", "bench", "--help"], &[], &["--help"]),
+            (&["pario", "bench", "io", "-h"], &[], &["io", "-h"]),
+            (&["pario", "bench"], &[], &[]),
+            (&["pario", "bench", "--frob"], &[], &["--frob"]),
+        ] {
+            let cli = Cli::try_parse_from(typed).unwrap();
+            let Words::Bench(args) = &cli.command else { panic!("{typed:?}") };
+            assert_eq!(
+                (global(&cli), &args.words[..]),
+                (
+                    first.iter().map(OsString::from).collect(),
+                    &rest.iter().map(OsString::from).collect::<Vec<_>>()[..]
+                )
+            );
         }
     }
-}
-
-/// Runs it.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
-    match &args.kernel {
-        Kernel::Io(args) => show(context, bench::io::run(&io_plan(args)?)),
-        Kernel::Meta(args) => show(context, bench::meta::run(&meta_plan(args)?)),
-        Kernel::Full(args) => show(context, bench::full::run(&full_plan(args)?)),
-        Kernel::Lock(args) => show(context, bench::lock::run(&lock_plan(args)?)),
-        Kernel::Sliding(args) => sliding::show(context, args),
-        Kernel::Btio(args) => show_kernel(context, &args.asked()?),
-        Kernel::Tile(args) => show_kernel(context, &args.asked()?),
-        Kernel::Flash(args) => show_kernel(context, &args.asked()?),
-        Kernel::Strided(args) => show_kernel(context, &args.asked()?),
-        Kernel::Subarray(args) => show_kernel(context, &args.asked()?),
-        Kernel::Irregular(args) => show_kernel(context, &args.asked()?),
-        Kernel::Scale(args) => show_kernel(context, &args.asked()?),
-        Kernel::Sched(args) => show_sched(context, &sched_plan(args)?),
-        Kernel::Mpi(args) => show_mpi(context, &mpi_plan(args)?),
-        Kernel::Worker => bench::worker::serve().map_err(CliError::failed),
-        Kernel::Host { .. } => bench::sliding::hosts::serve().map_err(CliError::failed),
-        Kernel::Janitor { dir } => bench::janitor(dir).map_err(CliError::failed),
-    }
-}
-
-fn io_plan(args: &IoArgs) -> Outcome<IoPlan> {
-    let size = args.size.unwrap_or(Size(if args.common.quick { 256 << 20 } else { 1 << 30 }));
-    if size.0 < 2 << 20 {
-        return Err(CliError::usage(format!("--size {size}: at least 2MiB, two calls")));
-    }
-    Ok(IoPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
-}
-
-fn meta_plan(args: &MetaArgs) -> Outcome<MetaPlan> {
-    let files = args.files.unwrap_or(if args.common.quick { 4000 } else { 20_000 });
-    if files < 4 {
-        return Err(CliError::usage(format!("--files {files}: at least one for each of four processes")));
-    }
-    let large = if args.large { LARGE_ENTRIES } else { 0 };
-    Ok(MetaPlan { dir: args.common.dir.clone(), files, pairs: args.common.pairs()?, large })
-}
-
-fn full_plan(args: &FullArgs) -> Outcome<FullPlan> {
-    let size = args.size.unwrap_or(Size(if args.common.quick { 32 << 20 } else { 256 << 20 }));
-    if size.0 == 0 || !size.0.is_multiple_of(1 << 20) {
-        return Err(CliError::usage(format!("--size {size}: a multiple of 1MiB, at least 1MiB")));
-    }
-    Ok(FullPlan { dir: args.common.dir.clone(), size, pairs: args.common.pairs()? })
-}
-
-fn lock_plan(args: &LockArgs) -> Outcome<LockPlan> {
-    let runs = args.runs.unwrap_or(if args.quick { PAIRS_QUICK } else { PAIRS_DEFAULT });
-    let increments = args.increments.unwrap_or(if args.quick { 20_000 } else { 1_000_000 });
-    let records = args.records.unwrap_or(if args.quick { 20_000 } else { 100_000 });
-    if runs == 0 {
-        return Err(CliError::usage("--runs 0: a figure needs at least one run"));
-    }
-    let processes = args.processes;
-    if !(1..=256).contains(&processes) {
-        return Err(CliError::usage(format!("--processes {processes}: from 1 to 256")));
-    }
-    if increments.min(records) < processes as u64 {
-        return Err(CliError::usage("--increments and --records: at least one for each process"));
-    }
-    Ok(LockPlan { dir: args.dir.clone(), runs, processes, increments, records })
-}
-
-fn sched_plan(args: &SchedArgs) -> Outcome<SchedPlan> {
-    let seeds = args.seeds.unwrap_or(if args.quick { sched::SEEDS_QUICK } else { sched::SEEDS_DEFAULT });
-    if !(1..=sched::SEEDS_MAX).contains(&seeds) {
-        return Err(CliError::usage(format!("--seeds {seeds}: from 1 to {}", sched::SEEDS_MAX)));
-    }
-    let known = sched::policy_names();
-    let policies = match &args.policies {
-        Some(wanted) => wanted.clone(),
-        None if args.quick => Vec::new(),
-        None => known.clone(),
-    };
-    if let Some(stranger) = policies.iter().find(|name| !known.contains(name)) {
-        return Err(CliError::usage(format!("--policies {stranger}: there are {}", known.join(", "))));
-    }
-    if let (Some(dir), true) = (&args.plots, policies.is_empty()) {
-        let dir = dir.display();
-        return Err(CliError::usage(format!(
-            "--plots {dir}: --quick makes no tables to draw; name --policies"
-        )));
-    }
-    let pairs = args.pairs.unwrap_or(if args.quick { PAIRS_QUICK } else { PAIRS_DEFAULT });
-    if pairs == 0 {
-        return Err(CliError::usage("--pairs 0: a figure needs at least one pair of runs"));
-    }
-    let (plots, dir) = (args.plots.clone(), args.dir.clone());
-    Ok(SchedPlan { seed: args.seed, seeds, policies, plots, grounds: args.ground, dir, pairs })
-}
-
-fn mpi_plan(args: &MpiArgs) -> Outcome<MpiPlan> {
-    let known = bench::mpi::NAMES;
-    let kernels = args.kernels.clone().unwrap_or_else(|| known.map(str::to_owned).to_vec());
-    if let Some(stranger) = kernels.iter().find(|name| !known.contains(&name.as_str())) {
-        return Err(CliError::usage(format!("--kernels {stranger}: there are {}", known.join(", "))));
-    }
-    let ranks = args.ranks.clone().unwrap_or(if args.quick { vec![2] } else { vec![2, 4] });
-    if ranks.is_empty() || ranks.contains(&0) {
-        return Err(CliError::usage("--ranks: each at least 1"));
-    }
-    let size = args.size.unwrap_or(Size(if args.quick { 64_000_000 } else { 400_000_000 }));
-    // Counts of a dump are 32 bits wide.
-    if !(8_000_000..=8_000_000_000).contains(&size.0) {
-        return Err(CliError::usage(format!("--size {size}: from 8MB to 8GB")));
-    }
-    let passes = args.passes.unwrap_or(if args.quick { 1 } else { 3 });
-    if passes == 0 {
-        return Err(CliError::usage("--passes 0: a figure needs at least one run of each side"));
-    }
-    let (megabytes, rounds) = (size.0 >> 20, if args.quick { 2 } else { 3 });
-    let (dir, plots, backed) = (args.dir.clone(), args.plots.clone(), !args.no_warm_memory);
-    Ok(MpiPlan { dir, kernels, ranks, megabytes, passes, rounds, backed, limited: !args.quick, plots })
-}
-
-fn show_mpi(context: &Context, plan: &MpiPlan) -> Outcome {
-    let report = bench::mpi::run(plan);
-    context.stop.check()?;
-    let report = report.map_err(CliError::failed)?;
-    let text = if context.speech.json { report.json() } else { report.table() };
-    context.line(text.trim_end())
-}
-
-fn show_sched(context: &Context, plan: &SchedPlan) -> Outcome {
-    let report = sched::run(plan);
-    context.stop.check()?;
-    let report = report.map_err(CliError::failed)?;
-    let text = if context.speech.json { report.json() } else { report.table() };
-    context.line(text.trim_end())
-}
-
-fn show(context: &Context, report: Result<Report, BenchError>) -> Outcome {
-    // An interrupt from the terminal reaches the workers too; what they say about it is not the cause.
-    context.stop.check()?;
-    let report = report.map_err(CliError::failed)?;
-    let text = if context.speech.json { report.json() } else { report.table() };
-    context.line(text.trim_end())
-}
-
-fn show_kernel(context: &Context, asked: &Asked) -> Outcome {
-    let report = bench::kernel::run(&asked.plan);
-    context.stop.check()?;
-    let report = report.map_err(CliError::failed)?;
-    if let Some(path) = &asked.plot {
-        report.plot(path).map_err(CliError::failed)?;
-    }
-    let text = if context.speech.json { report.json() } else { report.table() };
-    context.line(text.trim_end())
 }

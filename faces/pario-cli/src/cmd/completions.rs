@@ -1,13 +1,13 @@
-//! `pario completions`: what a shell needs to complete `pario`.
+//! `pario completions`: completion script for a shell.
 
 use clap::{Args as ClapArgs, CommandFactory};
 use clap_complete::Shell;
 
 use crate::args::Cli;
 use crate::context::Context;
-use crate::error::Outcome;
+use crate::error::CliResult;
 
-/// What can be said to `pario completions`.
+/// Arguments of `pario completions`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -18,9 +18,9 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
-    // The generator panics when its writer fails, so it writes into memory.
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
+    // The generator panics if its writer fails: it writes into memory.
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "pario", &mut text);
     context.print(|out| std::io::Write::write_all(out, &text))

@@ -1,225 +1,211 @@
-//! `pario doctor`: is everything of a partition where it belongs?
+//! `pario doctor`: checks that every object of a partition has its file, and every file its objects.
 
-use std::collections::{HashMap, HashSet};
+mod lines;
+mod names;
+
+use std::path::Path;
 
 use clap::Args as ClapArgs;
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pario::Partition;
-use pario::core::{FileAttr, InodeId, ObjectId, ServerIndex};
+use pario::health::{
+    self, AbsentObject, AtRest, Examination, HealthProblem, PartitionHealth, RepairExtent, RepairPlan,
+    Repaired, Watch,
+};
+use pario::partition::Location;
+use pario::transfer::TransferError;
 use serde_json::{Value, json};
 
-use crate::absent::{self, Absent};
 use crate::context::Context;
-use crate::error::{CliError, EXIT_PARTLY, Outcome};
-use crate::health::PartitionHealth;
-use crate::human;
-use crate::problem::{Found, Problem};
-use crate::wire;
+use crate::error::{CliError, CliResult, EXIT_PARTLY};
+use crate::signals::Stop;
 
-/// What can be said to `pario doctor`.
+/// Arguments of `pario doctor`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
   pario doctor scratch             servers answer, objects in place, lengths agree, no orphans
-  pario doctor scratch --repair    and remove orphans, while nobody has a file open
+  pario doctor scratch --dry-run   say what --repair would do
+  pario doctor scratch --repair    move orphans to lost+found and cut leftovers of failed writes, while no file is open
+  pario doctor scratch --names export FILE    all names into a file of their own
+  pario doctor scratch --names import FILE    names of a partition that is down, from such a file
+  pario doctor scratch --deep      and compare stored bytes with their checksums (checksums = \"on\")
+  pario doctor results/field --repair    a container: drop what was never finished
   pario doctor mpi                 which MPI is here, and a proof that Pario serves its file calls
 A file whose length has blocks on a server that has no object of it is warned of: a hole, or a
 lost object.
 Exit code: 0 no errors, warnings or not; 3 problems remain; 1 the check itself failed.")]
 pub(crate) struct Args {
-    /// The partition; without it, the one that PARIO_PARTITION names
+    /// The partition, or the path of a container; without it, the partition that PARIO_PARTITION names
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Remove objects that belong to no file
+    /// Move objects that belong to no file to lost+found of their server, and cut leftovers of unfinished writes
     #[arg(long)]
     repair: bool,
+    /// Read everything that is stored and compare it with its checksums
+    #[arg(long)]
+    deep: bool,
+    /// Say what --repair would do, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Repair also if more than a tenth of the objects would go
+    #[arg(long, requires = "repair")]
+    force: bool,
+    /// Export all names to a file, or import them from one (the partition must be down)
+    #[arg(long, num_args = 2, value_names = ["export|import", "FILE"], conflicts_with_all = ["repair", "dry_run"])]
+    names: Option<Vec<String>>,
 }
 
-/// What the check saw.
+/// Progress bar of an examination, and the signal that stops it.
+struct ExamineProgress<'a> {
+    bar: ProgressBar,
+    stop: &'a Stop,
+}
+
+impl ExamineProgress<'_> {
+    /// `bytes`: number of bytes to compare; `None`: objects are counted.
+    fn new(context: &Context, bytes: Option<u64>) -> ExamineProgress<'_> {
+        let wanted = !context.speech.quiet && !context.speech.json;
+        let target =
+            if wanted { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(bytes, target);
+        let comparing = "comparing {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let bar = match ProgressStyle::with_template(comparing) {
+            Ok(style) if bytes.is_some() => bar.with_style(style),
+            Ok(_) | Err(_) => bar.with_message("examining"),
+        };
+        ExamineProgress { bar, stop: &context.stop }
+    }
+}
+
+impl Watch for ExamineProgress<'_> {
+    fn examined(&self) {
+        self.bar.inc(1);
+    }
+
+    fn compared(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    fn failed(&self, error: TransferError) {
+        crate::context::complain(&error.into());
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.signal().is_some()
+    }
+}
+
+/// Actions of a repair, done or planned (dry run).
 #[derive(Default)]
-struct Examined {
-    inodes: u64,
-    objects: u64,
-    bytes: u64,
-    problems: Vec<Problem>,
-    absent: Vec<Absent>,
+struct Outlook {
+    repaired: Repaired,
+    plan: Vec<String>,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     context.stop.catch()?;
-    // A partition may be called that, too.
+    // A partition may also be named `mpi`.
     if args.name.as_deref() == Some("mpi") && context.registry()?.get("mpi")?.is_none() {
         return super::doctor_mpi::run(context);
     }
+    if let Some(path) = args.name.as_deref().and_then(as_path) {
+        return super::container::doctor(context, path, args.deep, args.repair && !args.dry_run);
+    }
     let name = context.partition_name(args.name.as_deref())?;
+    if let Some(words) = &args.names {
+        return names::run(context, &name, words);
+    }
     let partition = context.mount(&name)?;
-    let entry = context.registry()?.find(&name)?;
-    let health = PartitionHealth::of(&entry);
-    let mut examined = Examined::default();
-    for server in &health.servers {
-        if let Err(why) = &server.report {
-            examined.problems.push(Problem::Unreachable { server: server.index, why: why.clone() });
-        }
-    }
-    examine(context, &partition, &mut examined)?;
-    absent::find_names(&partition, &mut examined.absent)?;
-    let removed = if args.repair { repair(context, &partition, &mut examined)? } else { 0 };
+    let health = PartitionHealth::of(&context.registry()?.find(&name)?);
+    let progress = ExamineProgress::new(context, None);
+    let mut examination = context.stop.outcome(Examination::of(&partition, &health, &progress))?;
+    progress.bar.finish_and_clear();
+    let at_rest = at_rest(context, &partition, &examination, args.deep)?;
+    let outlook = repair(context, &partition, &mut examination, args)?;
     if context.speech.json {
-        context.json(&facts(&name, &examined, removed))?;
+        let mut facts = facts(&name, &examination, &outlook);
+        facts["at_rest"] = at_rest.facts();
+        context.json(&facts)?;
     } else {
-        print(context, &name, &examined, removed)?;
+        lines::print(
+            context,
+            &name,
+            &lines::DoctorResult {
+                examination: &examination,
+                at_rest: &at_rest,
+                repaired: &outlook.repaired,
+            },
+        )?;
     }
-    if examined.problems.is_empty() { Ok(()) } else { Err(CliError::Told { code: EXIT_PARTLY }) }
-}
-
-fn examine(context: &Context, partition: &Partition, examined: &mut Examined) -> Outcome {
-    let mount = partition.mount_handle();
-    let spinner = spinner(context);
-    let mut inodes: HashMap<InodeId, FileAttr> = HashMap::new();
-    let unreachable = |examined: &Examined, server: ServerIndex| {
-        examined
-            .problems
-            .iter()
-            .any(|problem| matches!(problem, Problem::Unreachable { server: ill, .. } if *ill == server))
-    };
-    if unreachable(examined, ServerIndex::MANAGER) {
-        // Without names nothing can be judged.
-        return Ok(());
+    if examination.problems.is_empty() && at_rest.damage.is_empty() {
+        Ok(())
+    } else {
+        Err(CliError::Reported { code: EXIT_PARTLY })
     }
-    wire::each_inode(mount, |attr| {
-        inodes.insert(attr.inode, attr);
-        spinner.inc(1);
-    })
-    .map_err(|fault| wire::told(partition, fault))?;
-    examined.inodes = inodes.len() as u64;
-    for server in wire::servers(mount) {
-        context.stop.check()?;
-        if unreachable(examined, server) {
-            continue;
-        }
-        let (mut suspects, mut present) = (Vec::new(), HashSet::new());
-        wire::each_object(mount, server, |object, bytes| {
-            examined.objects += 1;
-            examined.bytes += bytes;
-            spinner.inc(1);
-            present.insert(object);
-            let found = Found { server, object, bytes };
-            if found.judge(inodes.get(&object.inode)).is_some() {
-                suspects.push(found);
-            }
-        })
-        .map_err(|fault| wire::told(partition, fault))?;
-        for found in suspects {
-            examined.problems.extend(look_again(partition, found)?);
-        }
-        for attr in inodes.values().filter(|attr| absent::is_expected(attr, server)) {
-            if !present.contains(&absent::object_of(attr)) {
-                examined.absent.extend(absent::look_again(partition, server, attr)?);
-            }
-        }
+}
+
+/// A path of this machine has a slash; a partition's name has none. A container without a slash is one, too.
+fn as_path(name: &str) -> Option<&Path> {
+    let path = Path::new(name);
+    let is_path = !Location::is_one(name) && (name.contains('/') || pario::containers::is_container(path));
+    is_path.then_some(path)
+}
+
+fn at_rest(
+    context: &Context,
+    partition: &Partition,
+    examination: &Examination,
+    deep: bool,
+) -> CliResult<AtRest> {
+    let servers = examination.reachable(partition);
+    if !deep {
+        let progress = ExamineProgress { bar: ProgressBar::hidden(), stop: &context.stop };
+        return context.stop.outcome(AtRest::examine(partition, &servers, false, &progress));
     }
-    spinner.finish_and_clear();
-    Ok(())
+    let progress = ExamineProgress::new(context, Some(examination.bytes));
+    let found = AtRest::examine(partition, &servers, true, &progress);
+    progress.bar.finish_and_clear();
+    context.stop.outcome(found)
 }
 
-/// What was listed may be old by now: files come, grow and go. The inode and the object as they are now decide.
-fn look_again(partition: &Partition, found: Found) -> Outcome<Option<Problem>> {
-    let mount = partition.mount_handle();
-    let attr = wire::inode(mount, found.object.inode).map_err(|fault| wire::told(partition, fault))?;
-    let bytes =
-        wire::measure(mount, found.server, found.object).map_err(|fault| wire::told(partition, fault))?;
-    Ok(bytes.and_then(|bytes| Found { bytes, ..found }.judge(attr.as_ref())))
-}
-
-/// Removes what belongs to no file; what could not be removed stays a problem.
-fn repair(context: &Context, partition: &Partition, examined: &mut Examined) -> Outcome<usize> {
-    let busy = open_files(partition)?;
-    let mut removed = 0;
-    for problem in std::mem::take(&mut examined.problems) {
-        context.stop.check()?;
-        let Some((server, object)) = problem.removable() else {
-            examined.problems.push(problem);
-            continue;
-        };
-        match remove(partition, (server, object), busy) {
-            Ok(()) => removed += 1,
-            Err(error) => {
-                context.complain(&error);
-                examined.problems.push(problem);
-            }
-        }
+/// Prints the plan of a repair, then runs it if requested.
+fn repair(
+    context: &Context,
+    partition: &Partition,
+    examination: &mut Examination,
+    args: &Args,
+) -> CliResult<Outlook> {
+    if !args.dry_run && !args.repair {
+        return Ok(Outlook::default());
     }
-    Ok(removed)
-}
-
-fn remove(partition: &Partition, (server, object): (ServerIndex, ObjectId), busy: u64) -> Outcome {
-    let mount = partition.mount_handle();
-    let now = wire::inode(mount, object.inode).map_err(|fault| wire::told(partition, fault))?;
-    match now {
-        // A removed file that is still open looks the same as an orphan.
-        None if busy != 0 => {
-            let text = format!("{}: object {object} on server {server} is left", partition.name());
-            let files = human::count(usize::try_from(busy).unwrap_or(usize::MAX), "file");
-            return Err(CliError::with_cure(
-                text,
-                format!("{files} open: repeat when nobody uses the partition"),
-            ));
-        }
-        Some(attr) if attr.generation <= object.generation => {
-            let text = format!("{}: object {object} on server {server} is in use by now", partition.name());
-            return Err(CliError::failed(text));
-        }
-        None | Some(_) => {}
+    let plan = RepairPlan::of(examination).lines();
+    if !context.speech.json {
+        let verb = if args.dry_run { "would" } else { "will" };
+        plan.iter().try_for_each(|line| context.report(format!("{verb}: {line}")))?;
     }
-    wire::remove_orphan(mount, server, object).map_err(|fault| wire::told(partition, fault))
+    if args.dry_run {
+        return Ok(Outlook { plan, ..Outlook::default() });
+    }
+    let extent = if args.force { RepairExtent::Force } else { RepairExtent::Careful };
+    let progress = ExamineProgress { bar: ProgressBar::hidden(), stop: &context.stop };
+    let repaired = health::repair(partition, examination, extent, &progress);
+    Ok(Outlook { repaired: context.stop.outcome(repaired)?, plan: Vec::new() })
 }
 
-/// Files that somebody has open, as the manager counts.
-fn open_files(partition: &Partition) -> Outcome<u64> {
-    let text = partition.mount_handle().server_status(ServerIndex::MANAGER);
-    let text = text.map_err(|error| CliError::remote(partition.name(), &error))?;
-    let report: Value = serde_json::from_str(&text).unwrap_or_default();
-    // Not told counts as open.
-    Ok(report.pointer("/manager/open_files").and_then(Value::as_u64).unwrap_or(u64::MAX))
-}
-
-fn spinner(context: &Context) -> ProgressBar {
-    let wanted = !context.speech.quiet && !context.speech.json;
-    let target = if wanted { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
-    ProgressBar::with_draw_target(None, target).with_message("examining")
-}
-
-fn facts(name: &str, examined: &Examined, removed: usize) -> Value {
+fn facts(name: &str, examination: &Examination, outlook: &Outlook) -> Value {
+    let Repaired { moved, removed, cut } = &outlook.repaired;
     json!({
         "name": name,
-        "inodes": examined.inodes,
-        "objects": examined.objects,
-        "bytes": examined.bytes,
+        "inodes": examination.inodes,
+        "objects": examination.objects,
+        "bytes": examination.bytes,
         "removed": removed,
-        "problems": examined.problems.iter().map(Problem::facts).collect::<Vec<_>>(),
-        "warnings": examined.absent.iter().map(Absent::facts).collect::<Vec<_>>(),
+        "repaired": { "moved": moved, "removed": removed, "cut": cut, "plan": outlook.plan },
+        "names": examination.recovery,
+        "leftovers": examination.leftovers.iter().map(HealthProblem::facts).collect::<Vec<_>>(),
+        "problems": examination.problems.iter().map(HealthProblem::facts).collect::<Vec<_>>(),
+        "warnings": examination.absent.iter().map(AbsentObject::facts).collect::<Vec<_>>(),
     })
-}
-
-fn print(context: &Context, name: &str, examined: &Examined, removed: usize) -> Outcome {
-    for problem in &examined.problems {
-        context.line(crate::error::one_line(&problem.to_string()))?;
-    }
-    if let Some(line) = absent::line(&examined.absent) {
-        context.line(crate::error::one_line(&format!("warning: {line}")))?;
-    }
-    let removed =
-        if removed == 0 { String::new() } else { format!(", {} removed", human::count(removed, "orphan")) };
-    let verdict = match (examined.problems.len(), examined.absent.is_empty()) {
-        (0, true) => "all is well".to_owned(),
-        (0, false) => "no errors, 1 warning".to_owned(),
-        (problems, true) => human::count(problems, "problem"),
-        (problems, false) => format!("{}, 1 warning", human::count(problems, "problem")),
-    };
-    let size = pario::core::Size(examined.bytes).rounded();
-    context.report(format!(
-        "{name}: {} inodes, {} objects ({size}) examined{removed}: {verdict}",
-        examined.inodes, examined.objects
-    ))
 }

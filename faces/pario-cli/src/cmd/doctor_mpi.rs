@@ -1,19 +1,20 @@
-//! `pario doctor mpi`: which MPI is here, and does Pario serve its file calls?
+//! `pario doctor mpi`: finds the installed MPI and checks that Pario serves its file calls.
 //!
-//! Always: says that it works only after two ranks wrote and read a file and Pario counted their calls.
+//! Always: reports success only after two ranks wrote and read a file and Pario counted their calls.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use pario::dir::{scratch, temporary_path};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::error::{CliError, EXIT_PARTLY, Outcome};
-use crate::mpi::{self, Found, in_path};
+use crate::error::{CliError, CliResult, EXIT_PARTLY};
+use crate::mpi::{self, FoundMpi, in_path};
 
 const PROBE: &str = include_str!("../mpi/probe.c");
-/// So that two ranks start on any machine, also as root, as in a container.
+/// Variables that let two ranks start on any machine, also as root in a container.
 const FRIENDLY: [(&str, &str); 4] = [
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -21,25 +22,25 @@ const FRIENDLY: [(&str, &str); 4] = [
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
 ];
 
-/// What was found.
-struct Finding {
+/// The MPI installation.
+struct LocalMpi {
     launcher: PathBuf,
-    found: Found,
+    found: FoundMpi,
     library: PathBuf,
     compiler: PathBuf,
 }
 
-/// What the probe showed.
-struct Shown {
-    /// File calls that Pario counted, of both ranks.
+/// Result of the probe.
+struct ProbeResult {
+    /// File calls that Pario counted on both ranks.
     served: u64,
     same: bool,
     text: String,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context) -> Outcome {
-    let finding = look()?;
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context) -> CliResult {
+    let finding = find_installation()?;
     let shown = probe(context, &finding)?;
     let works = shown.same && 0 < shown.served;
     if context.speech.json {
@@ -64,12 +65,12 @@ pub(crate) fn run(context: &Context) -> Outcome {
     }
     context.flush()?;
     let last =
-        shown.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing").to_owned();
+        shown.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output").to_owned();
     context.complain(&CliError::failed(format!("the probe failed: {last}")));
-    Err(CliError::Told { code: EXIT_PARTLY })
+    Err(CliError::Reported { code: EXIT_PARTLY })
 }
 
-fn look() -> Outcome<Finding> {
+fn find_installation() -> CliResult<LocalMpi> {
     let missing = |what: &str| {
         CliError::with_cure(format!("no {what} in PATH"), "install an MPI, or load its module, and repeat")
     };
@@ -78,11 +79,11 @@ fn look() -> Outcome<Finding> {
     let unknown = || CliError::failed(format!("{} --version names no MPI that is known", launcher.display()));
     let found = mpi::launcher(&launcher).ok_or_else(unknown)?;
     let library = mpi::library(found.abi)?;
-    Ok(Finding { launcher, found, library, compiler })
+    Ok(LocalMpi { launcher, found, library, compiler })
 }
 
 /// Compiles the probe and runs it on a partition of its own.
-fn probe(context: &Context, finding: &Finding) -> Outcome<Shown> {
+fn probe(context: &Context, finding: &LocalMpi) -> CliResult<ProbeResult> {
     let dir = Scratch::new()?;
     let (source, program) = (dir.0.join("probe.c"), dir.0.join("probe"));
     std::fs::write(&source, PROBE).map_err(|error| CliError::local(&source, &error))?;
@@ -95,11 +96,11 @@ fn probe(context: &Context, finding: &Finding) -> Outcome<Shown> {
         .map_err(|error| CliError::local(&finding.compiler, &error))?;
     if !compiled.status.success() {
         let text = String::from_utf8_lossy(&compiled.stderr);
-        let first = text.lines().next().unwrap_or("it said nothing").to_owned();
+        let first = text.lines().next().unwrap_or("no output").to_owned();
         return Err(CliError::failed(format!("{} cannot compile: {first}", finding.compiler.display())));
     }
-    let own =
-        std::env::current_exe().map_err(|error| CliError::failed(format!("where is pario? {error}")))?;
+    let own = std::env::current_exe()
+        .map_err(|error| CliError::failed(format!("cannot find the pario binary: {error}")))?;
     let registry = context.registry()?;
     let words: [OsString; 11] = [
         "--registry".into(),
@@ -120,32 +121,32 @@ fn probe(context: &Context, finding: &Finding) -> Outcome<Shown> {
         .envs(FRIENDLY)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| CliError::failed(format!("the probe does not run: {error}")))?;
+        .map_err(|error| CliError::failed(format!("cannot run the probe: {error}")))?;
     let (out, text) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     let same = ran.status.success() && out.contains("the same was read as was written");
-    Ok(Shown { served: served(&text), same, text: text.into_owned() })
+    Ok(ProbeResult { served: served(&text), same, text: text.into_owned() })
 }
 
-/// Calls that Pario counted, by what each rank reported. Ranks write at the same time: lines may run into each other.
+/// Calls that Pario counted, from the reports of the ranks. Ranks print concurrently: lines may run together.
 fn served(text: &str) -> u64 {
     let counts = text.split(": served ").skip(1);
     counts.filter_map(|rest| rest.split(" MPI calls").next()?.parse::<u64>().ok()).sum()
 }
 
-/// A directory that is gone afterwards.
+/// A directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Outcome<Scratch> {
-        let dir = std::env::temp_dir().join(format!("pario-doctor-{}", std::process::id()));
-        std::fs::create_dir(&dir).map_err(|error| CliError::local(&dir, &error))?;
-        Ok(Scratch(dir))
+    fn new() -> CliResult<Scratch> {
+        Ok(Scratch(scratch("doctor").map_err(|error| CliError::failed(error.to_string()))?))
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all::<&Path>(&self.0);
+        // Removes the parent if this was its last entry.
+        let _ = std::fs::remove_dir(temporary_path());
     }
 }
 

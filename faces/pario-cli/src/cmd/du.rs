@@ -1,4 +1,4 @@
-//! `pario du`: how much files and trees hold.
+//! `pario du`: size of files and trees.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,14 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use clap::{ArgAction, Args as ClapArgs};
 use pario::Partition;
 use pario::core::{FileKind, Size};
+use pario::transfer::TreePath;
 use serde_json::{Value, json};
 
 use super::end_of_many;
 use crate::context::Context;
-use crate::error::{CliError, Outcome};
-use crate::place::Place;
+use crate::error::{CliError, CliResult};
+use crate::typed_path;
 
-/// What can be said to `pario du`.
+/// Arguments of `pario du`.
 #[derive(ClapArgs, Debug)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
@@ -40,14 +41,14 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Sum {
+struct TreeTotal {
     bytes: u64,
     files: u64,
     directories: u64,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let mut typed: Vec<Option<&OsString>> = args.places.iter().map(Some).collect();
     if typed.is_empty() {
         typed.push(None);
@@ -56,7 +57,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     for text in typed {
         match measure(context, args, text, &mut facts) {
             Ok(()) => done += 1,
-            Err(error @ CliError::NobodyReads) => return Err(error),
+            Err(error @ CliError::OutputClosed) => return Err(error),
             Err(error) => failures.push(error),
         }
     }
@@ -66,12 +67,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     end_of_many(context, failures, done)
 }
 
-fn measure(context: &Context, args: &Args, text: Option<&OsString>, facts: &mut Vec<Value>) -> Outcome {
+fn measure(context: &Context, args: &Args, text: Option<&OsString>, facts: &mut Vec<Value>) -> CliResult {
     let location = context.location(text)?;
     let partition = context.mount(&location.partition)?;
-    let place = Place::in_partition(&partition, &location.path);
+    let place = typed_path::of(&partition, &location.path);
     let attr = partition.symlink_metadata(&place.path).map_err(|error| CliError::remote(&place, &error))?;
-    let mut show = |place: &Place, sum: Sum, top: bool| -> Outcome {
+    let mut show = |place: &TreePath, sum: TreeTotal, top: bool| -> CliResult {
         if args.summarize && !top {
             return Ok(());
         }
@@ -85,18 +86,22 @@ fn measure(context: &Context, args: &Args, text: Option<&OsString>, facts: &mut 
         context.line(format!("{size:>10}  {}", crate::error::one_line(&place.to_string())))
     };
     if attr.kind != FileKind::Directory {
-        let sum = Sum { bytes: attr.size, files: 1, directories: 0 };
+        let sum = TreeTotal { bytes: attr.size, files: 1, directories: 0 };
         return show(&place, sum, true);
     }
     let sum = tree(&partition, &place, &mut |place, sum| show(place, sum, false))?;
-    // Every directory was shown by the walk, the topmost too, unless only sums are wanted.
+    // The walk has printed every directory, the topmost included, unless only totals are requested.
     if args.summarize { show(&place, sum, true) } else { Ok(()) }
 }
 
-/// Sums a tree up, directories within before the one around them.
-fn tree(partition: &Partition, dir: &Place, show: &mut impl FnMut(&Place, Sum) -> Outcome) -> Outcome<Sum> {
+/// Sums a tree, subdirectories before their parent.
+fn tree(
+    partition: &Partition,
+    dir: &TreePath,
+    show: &mut impl FnMut(&TreePath, TreeTotal) -> CliResult,
+) -> CliResult<TreeTotal> {
     let remote = |error: pario::Error| CliError::remote(dir, &error);
-    let mut sum = Sum { directories: 1, ..Sum::default() };
+    let mut sum = TreeTotal { directories: 1, ..TreeTotal::default() };
     for entry in partition.read_dir(&dir.path).map_err(remote)? {
         let entry = entry.map_err(remote)?;
         if entry.attr.kind == FileKind::Directory {

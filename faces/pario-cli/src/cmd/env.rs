@@ -1,4 +1,4 @@
-//! `pario env`: the exports that a batch script needs to use a partition.
+//! `pario env`: environment variables that a batch script needs to use a partition.
 
 use std::ffi::OsString;
 
@@ -6,31 +6,35 @@ use clap::Args as ClapArgs;
 use serde_json::{Map, Value};
 
 use crate::context::{Context, PARTITION_VARIABLE};
-use crate::error::{CliError, Outcome};
-use crate::mpi::{self, Choice, PRELOAD_VARIABLE};
+use crate::error::{CliError, CliResult};
+use crate::mpi::{self, MpiChoice, PRELOAD_VARIABLE};
 
-/// What can be said to `pario env`.
+/// Arguments of `pario env`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
-  eval \"$(pario env scratch)\"                         with the MPI whose mpiexec is in PATH
-  eval \"$(pario env scratch -- srun ./simulate)\"      with the MPI that ./simulate uses
-  eval \"$(pario env scratch --mpi none)\"              without a preload
-MPI-IO of programs that are started afterwards is served by Pario for pario://NAME/path.")]
+  eval \"$(pario env scratch)\"                         which partition; nothing is preloaded
+  eval \"$(pario env scratch -- srun ./simulate)\"      also the preload for the MPI that ./simulate uses
+  eval \"$(pario env scratch --preload)\"               the same for the MPI of the mpiexec in PATH
+The preload goes into every program that the shell starts from then on, ssh and ls included: set it in
+a batch script, not in a login shell. `pario run -- COMMAND` sets it for that command alone.")]
 pub(crate) struct Args {
     /// The partition; without it, the one that PARIO_PARTITION names
     #[arg(value_name = "NAME")]
     name: Option<String>,
+    /// Set the preload for MPI programs, too
+    #[arg(long)]
+    preload: bool,
     /// Which MPI programs use
     #[arg(long, value_enum, default_value_t)]
-    mpi: Choice,
+    mpi: MpiChoice,
     /// The command that will be run, to see which MPI it uses
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<OsString>,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let name = context.partition_name(args.name.as_deref())?;
     let registry = context.registry()?;
     registry.find(&name)?;
@@ -40,7 +44,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         vec![(PARTITION_VARIABLE, name.into()), ("PARIO_REGISTRY", registry.into_os_string())];
     let launcher = [OsString::from("mpiexec")];
     let words = if args.command.is_empty() { &launcher[..] } else { &args.command };
-    if let Some(found) = args.mpi.resolve(words) {
+    let wanted = args.preload || !args.command.is_empty();
+    if let Some(found) = args.mpi.resolve(words).filter(|_| wanted) {
         let before = std::env::var_os(PRELOAD_VARIABLE);
         variables.push((PRELOAD_VARIABLE, mpi::preload(&mpi::library(found.abi)?, before.as_deref())));
     }
@@ -56,7 +61,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     Ok(())
 }
 
-/// As a word of a shell.
+/// Quoted for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

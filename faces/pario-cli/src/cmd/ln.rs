@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use pario::partition::Location;
+use pario::transfer::LinkPolicy;
 
 use crate::context::Context;
-use crate::error::{CliError, Outcome};
-use crate::place::{Links, Place};
+use crate::error::{CliError, CliResult};
+use crate::typed_path;
 
-/// What can be said to `pario ln`.
+/// Arguments of `pario ln`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     /// Replace a file or link of that name
     #[arg(short, long)]
     force: bool,
-    /// What the link says; not looked at
+    /// Target of the link; not checked
     #[arg(value_name = "TARGET")]
     target: PathBuf,
     /// The link itself
@@ -31,8 +32,8 @@ pub(crate) struct Args {
     link: OsString,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     if !args.symbolic {
         return Err(CliError::usage("a partition has no hard links: use `pario ln -s` for a symbolic one"));
     }
@@ -42,9 +43,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         ));
     }
     let location = Location::parse(&args.link)?;
-    let place = Place::in_partition(&context.mount(&location.partition)?, &location.path);
-    if args.force && place.look(Links::Stay)?.is_some() {
+    let place = typed_path::of(&context.mount(&location.partition)?, &location.path);
+    if args.force && place.stat_if_exists(LinkPolicy::Stay)?.is_some() {
         place.remove_file()?;
     }
-    place.make_link(&args.target)
+    Ok(place.symlink(&args.target)?)
 }

@@ -7,10 +7,10 @@ use pario::partition::Location;
 
 use super::end_of_many;
 use crate::context::Context;
-use crate::error::{CliError, Outcome};
-use crate::place::Place;
+use crate::error::{CliError, CliResult};
+use crate::typed_path;
 
-/// What can be said to `pario mkdir`.
+/// Arguments of `pario mkdir`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,13 +20,13 @@ pub(crate) struct Args {
     /// The directories
     #[arg(value_name = "PLACE", required = true)]
     places: Vec<OsString>,
-    /// Make those above, too; what is there already is no error
+    /// Make parent directories, too; existing directories are no error
     #[arg(short, long)]
     parents: bool,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let (mut failures, mut done) = (Vec::new(), 0);
     for text in &args.places {
         match make(context, args, text) {
@@ -37,12 +37,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     end_of_many(context, failures, done)
 }
 
-fn make(context: &Context, args: &Args, text: &OsString) -> Outcome {
+fn make(context: &Context, args: &Args, text: &OsString) -> CliResult {
     let location = Location::parse(text)?;
     let partition = context.mount(&location.partition)?;
-    let place = Place::in_partition(&partition, &location.path);
+    let place = typed_path::of(&partition, &location.path);
     if args.parents {
-        return place.make_directories();
+        return Ok(place.create_dir_all()?);
     }
     partition.create_dir(&place.path).map_err(|error| CliError::remote(&place, &error))
 }

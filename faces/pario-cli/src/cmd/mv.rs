@@ -1,27 +1,30 @@
-//! `pario mv`: give files and directories another name.
+//! `pario mv`: renames within a tree; between trees, copies and then removes the sources.
+//!
+//! Always: a source is removed only after all of it was copied and read back.
 
 use std::ffi::OsString;
 
 use clap::Args as ClapArgs;
-use pario::partition::Location;
+use pario::transfer::{self, CopyPair, LinkPolicy};
 
 use super::end_of_many;
 use crate::context::Context;
-use crate::copy;
-use crate::error::{CliError, Outcome};
-use crate::place::{Links, Place, Tree};
+use crate::error::{CliError, CliResult};
+use crate::{progress, typed_path};
 
-/// What can be said to `pario mv`.
+/// Arguments of `pario mv`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
   pario mv pario://scratch/new pario://scratch/current      at once, replacing what was there
-  pario mv pario://scratch/a pario://scratch/b pario://scratch/dir/")]
+  pario mv pario://scratch/a pario://scratch/b pario://scratch/dir/
+  pario mv pario://scratch/results out/                     out of the partition: copied, verified, removed
+  pario mv input.dat pario://scratch/")]
 pub(crate) struct Args {
-    /// What to rename
+    /// What to rename or move
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<OsString>,
-    /// The new name, or the directory that takes the sources; in the same partition
+    /// The new name, or the directory for the sources
     #[arg(value_name = "TARGET", required = true)]
     target: OsString,
     /// Never replace anything
@@ -29,35 +32,50 @@ pub(crate) struct Args {
     no_clobber: bool,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
-    let goal = Location::parse(&args.target)?;
-    let sources = args.sources.iter().map(Location::parse).collect::<Result<Vec<_>, _>>()?;
-    if let Some(other) = sources.iter().find(|source| source.partition != goal.partition) {
-        let text = format!("{other} and {goal} are in two partitions");
-        return Err(CliError::with_cure(text, "copy with `pario cp -rp`, then remove with `pario rm -r`"));
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
+    let sources = args
+        .sources
+        .iter()
+        .map(|source| typed_path::parse(context, source))
+        .collect::<CliResult<Vec<_>>>()?;
+    let goal = typed_path::parse(context, &args.target)?;
+    if sources.iter().chain([&goal]).all(|place| place.is_local()) {
+        let cure = "`mv` renames files of this machine";
+        return Err(CliError::with_cure(format!("{goal}: nothing here is in a partition"), cure));
     }
-    let partition = context.mount(&goal.partition)?;
-    let places = sources.iter().map(|source| Place::in_partition(&partition, &source.path)).collect();
-    let pairs = copy::pair(places, &Place::in_partition(&partition, &goal.path))?;
+    context.stop.catch()?;
     let (mut failures, mut done) = (Vec::new(), 0);
-    for copy::Pair { from, to } in pairs {
-        match rename(&from, &to, args.no_clobber) {
+    for pair in transfer::pair(sources, &goal)? {
+        let moved =
+            if pair.from.shares_tree(&pair.to) { rename(&pair, args) } else { carry(context, &pair, args) };
+        match moved {
             Ok(()) => done += 1,
+            Err(error @ CliError::Interrupted { .. }) => return Err(error),
             Err(error) => failures.push(error),
         }
     }
     end_of_many(context, failures, done)
 }
 
-fn rename(from: &Place, to: &Place, no_clobber: bool) -> Outcome {
-    // Asked first, so that the error names the side that is at fault.
-    from.facts(Links::Stay)?;
-    match &from.tree {
-        Tree::Partition(partition) if no_clobber => partition
-            .mount_handle()
-            .rename_new(&from.path, &to.path)
-            .map_err(|error| CliError::remote(to, &error)),
-        Tree::Partition(_) | Tree::Local => from.rename(to),
+fn rename(CopyPair { from, to }: &CopyPair, args: &Args) -> CliResult {
+    // Checked first, so that the error names the source.
+    from.stat(LinkPolicy::Stay)?;
+    Ok(if args.no_clobber { from.rename_new(to) } else { from.rename(to) }?)
+}
+
+/// Between two trees: copy, verify, remove.
+fn carry(context: &Context, pair: &CopyPair, args: &Args) -> CliResult {
+    if pair.from.name().is_none() {
+        return Err(CliError::failed(format!("{}: the root of a tree stays", pair.from)));
     }
+    pair.from.stat(LinkPolicy::Stay)?;
+    match pair.to.stat_if_exists(LinkPolicy::Stay)? {
+        Some(_) if args.no_clobber => return Err(CliError::failed(format!("{}: already exists", pair.to))),
+        Some(there) if there.is_directory() => {
+            return Err(CliError::failed(format!("{}: already exists, and trees are not merged", pair.to)));
+        }
+        Some(_) | None => {}
+    }
+    progress::watched(context, "moving", &context.stop, |progress| transfer::move_verified(pair, progress))
 }

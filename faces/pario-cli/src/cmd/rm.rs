@@ -7,13 +7,14 @@ use clap::Args as ClapArgs;
 use pario::Partition;
 use pario::core::{Code, FileKind};
 use pario::partition::Location;
+use pario::transfer::TreePath;
 
 use super::end_of_many;
 use crate::context::Context;
-use crate::error::{CliError, Outcome};
-use crate::place::Place;
+use crate::error::{CliError, CliResult};
+use crate::typed_path;
 
-/// What can be said to `pario rm`.
+/// Arguments of `pario rm`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,8 +33,8 @@ pub(crate) struct Args {
     force: bool,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     context.stop.catch()?;
     let (mut failures, mut done) = (Vec::new(), 0);
     for text in &args.places {
@@ -46,17 +47,17 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     end_of_many(context, failures, done)
 }
 
-fn remove(context: &Context, args: &Args, text: &OsString, failures: &mut Vec<CliError>) -> Outcome {
+fn remove(context: &Context, args: &Args, text: &OsString, failures: &mut Vec<CliError>) -> CliResult {
     let location = Location::parse(text)?;
     let partition = context.mount(&location.partition)?;
-    let place = Place::in_partition(&partition, &location.path);
+    let place = typed_path::of(&partition, &location.path);
     let attr = match partition.symlink_metadata(&place.path) {
         Ok(attr) => attr,
         Err(error) if args.force && error.code() == Code::NotFound => return Ok(()),
         Err(error) => return Err(CliError::remote(&place, &error)),
     };
     if attr.kind != FileKind::Directory {
-        return place.remove_file();
+        return Ok(place.remove_file()?);
     }
     if !args.recursive {
         let cure = "use -r to remove it with what is in it";
@@ -75,8 +76,8 @@ fn remove(context: &Context, args: &Args, text: &OsString, failures: &mut Vec<Cl
     }
 }
 
-/// Removes what is in a directory, then the directory.
-fn tree(context: &Context, partition: &Partition, dir: &Place, failures: &mut Vec<CliError>) -> Outcome {
+/// Removes the contents of a directory, then the directory.
+fn tree(context: &Context, partition: &Partition, dir: &TreePath, failures: &mut Vec<CliError>) -> CliResult {
     let remote = |error: pario::Error| CliError::remote(dir, &error);
     let before = failures.len();
     for entry in partition.read_dir(&dir.path).map_err(remote)? {
@@ -86,7 +87,7 @@ fn tree(context: &Context, partition: &Partition, dir: &Place, failures: &mut Ve
         let removed = match entry.attr.kind {
             FileKind::Directory => tree(context, partition, &place, failures),
             FileKind::File | FileKind::Symlink => match partition.remove_file(&place.path) {
-                // Somebody else removes here, too.
+                // Another process removed the entry concurrently.
                 Err(error) if error.code() == Code::NotFound => Ok(()),
                 removed => removed.map_err(|error| CliError::remote(&place, &error)),
             },
@@ -97,6 +98,6 @@ fn tree(context: &Context, partition: &Partition, dir: &Place, failures: &mut Ve
             Err(error) => failures.push(error),
         }
     }
-    // A directory that is not empty would only add a second line to the first failure.
+    // A directory that is not empty would only repeat the first failure.
     if before == failures.len() { partition.remove_dir(&dir.path).map_err(remote) } else { Ok(()) }
 }

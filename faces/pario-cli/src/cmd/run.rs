@@ -1,6 +1,6 @@
-//! `pario run`: a partition for the life of a command.
+//! `pario run`: a partition for the lifetime of a command.
 //!
-//! Always: data that a job has written is staged out, also when the job failed or was terminated; if that fails the partition
+//! Always: data written by a job is staged out, also when the job failed or was terminated; if staging out fails, the partition
 //! is kept; otherwise nothing is left.
 
 use std::ffi::OsString;
@@ -9,26 +9,31 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use pario::Partition;
 use pario::core::Size;
-use pario::partition::{Registry, launch};
-use pario::start::{DownHow, Up};
+use pario::partition::{Registry, launch, private};
+use pario::start::{DownMode, Up};
+use pario::transfer::{self, Copied, TransferResult};
+use pario::{Bound, Partition};
 
 use crate::context::{Context, PARTITION_VARIABLE, complain};
-use crate::copy::Copied;
-use crate::error::{CliError, EXIT_PARTLY, Outcome};
-use crate::job::{Watch, exit_code};
-use crate::mpi::{self, Choice, PRELOAD_VARIABLE};
+use crate::demo::{self, Demonstration};
+use crate::error::{CliError, CliResult, EXIT_PARTLY};
+use crate::job::{SignalWatch, exit_code};
+use crate::mpi::{self, MpiChoice, PRELOAD_VARIABLE};
+use crate::progress::CopyProgress;
 use crate::ranks::{self, Ranks};
 use crate::settings_args::SettingsArgs;
-use crate::{demo, human, stage};
+use crate::{human, progress};
 
-/// Servers of a partition that was not told how many.
+/// Default number of servers.
+/// Calls that an MPI library of Pario serves.
+const MPI_IO: &str = "MPI-IO";
+
 const SERVERS_DEFAULT: &str = "4";
-/// Ranks of one machine; each has three threads of this process.
+/// Ranks on one machine; each needs three threads of this process.
 const RANKS_MAX: u16 = 512;
 
-/// What can be said to `pario run`.
+/// Arguments of `pario run`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -63,10 +68,10 @@ pub(crate) struct Args {
     /// Leave the partition running at the end
     #[arg(long)]
     keep: bool,
-    /// Run so many copies of the command, as the ranks of a group
+    /// Run this many copies of the command, as the ranks of a group
     #[arg(short = 'n', long, value_name = "N", requires = "command")]
     ranks: Option<u16>,
-    /// Play so many nodes: ranks, and servers that are started, get labels, and share no memory with another label
+    /// Simulate this many nodes: ranks, and servers that are started, get labels, and share no memory with another label
     #[arg(long, value_name = "K", requires = "ranks")]
     nodes: Option<u16>,
     /// Begin each line that a rank prints with its number
@@ -75,35 +80,51 @@ pub(crate) struct Args {
     /// Use a partition that is up, and leave it up, instead of one for the life of the command
     #[arg(long, value_name = "NAME", conflicts_with_all = ["file", "keep", "SettingsArgs"])]
     partition: Option<String>,
-    /// Which MPI the command uses; Pario serves its MPI-IO by a preload
+    /// Which MPI the command uses; Pario serves its MPI-IO, or else its POSIX calls, by a preload
     #[arg(long, value_enum, default_value_t, requires = "command")]
-    mpi: Choice,
+    mpi: MpiChoice,
     /// The command and its arguments
     #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: Args) -> Outcome<ExitCode> {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: Args) -> CliResult<ExitCode> {
     check_directories(&args)?;
     check_ranks(&args)?;
-    let registry = context.registry()?;
-    let watch = Watch::start()?;
-    let up = match &args.partition {
-        Some(name) => attach(&registry, name)?,
-        None => {
-            let settings = settings(&args, &registry)?.settings(args.file.as_deref(), &registry)?;
-            pario::start::up_playing(&registry, &settings, &node_labels(&args), launch::START_LIMIT)?
-        }
-    };
-    let session = Session { context, args: &args, registry: &registry, up: &up, watch: &watch };
-    session.report_start()?;
-    let ran = session.work();
-    session.end(ran)
+    let registry =
+        if args.partition.is_some() { context.registry()? } else { context.registry_or_private()? };
+    let done = run_in(context, &args, &registry);
+    // Empty unless the partition was kept.
+    private::remove_if_empty(&registry);
+    done
 }
 
-/// What would fail for sure is refused before anything is started; what might fail later is said before work is put in.
-fn check_directories(args: &Args) -> Outcome {
+fn run_in(context: &Context, args: &Args, registry: &Registry) -> CliResult<ExitCode> {
+    let watch = SignalWatch::start()?;
+    let (up, bound) = match &args.partition {
+        Some(name) => (attach(registry, name)?, None),
+        None => bring_up(args, registry)?,
+    };
+    let session = RunSession { context, args, registry, up: &up, watch: &watch };
+    up.not_notified.iter().for_each(|untold| complain(&CliError::failed(untold)));
+    session.report_start()?;
+    let ran = session.work();
+    session.end(ran, bound)
+}
+
+/// A partition for the lifetime of this process: its servers end with it, also when it is killed, unless they are kept.
+fn bring_up(args: &Args, registry: &Registry) -> CliResult<(Up, Option<Bound>)> {
+    let settings = settings(args, registry)?.settings(args.file.as_deref(), registry)?;
+    let (nodes, limit) = (node_labels(args), launch::START_LIMIT);
+    if args.keep {
+        return Ok((pario::start::up_with_nodes(registry, &settings, &nodes, limit)?, None));
+    }
+    Ok(pario::start::up_bound(registry, &settings, &nodes, limit)?)
+}
+
+/// Refuses before the start what must fail; warns of what may fail at the end.
+fn check_directories(args: &Args) -> CliResult {
     if let Some(dir) = args.stage_in.as_ref().filter(|dir| !dir.is_dir()) {
         return Err(CliError::usage(format!("--stage-in {}: is not a directory", dir.display())));
     }
@@ -120,7 +141,7 @@ fn check_directories(args: &Args) -> Outcome {
     Ok(())
 }
 
-fn check_ranks(args: &Args) -> Outcome {
+fn check_ranks(args: &Args) -> CliResult {
     let Some(ranks) = args.ranks else { return Ok(()) };
     if ranks == 0 || RANKS_MAX < ranks {
         return Err(CliError::usage(format!("-n {ranks}: 1 to {RANKS_MAX} ranks can be run")));
@@ -135,12 +156,20 @@ fn node_labels(args: &Args) -> Vec<String> {
     ranks::node_labels(args.nodes.map_or(0, usize::from))
 }
 
-/// A partition that others brought up.
-fn attach(registry: &Registry, name: &str) -> Outcome<Up> {
-    Ok(Up { entry: registry.find(name)?, took: Duration::ZERO, fresh: false })
+/// A partition brought up by another process.
+fn attach(registry: &Registry, name: &str) -> CliResult<Up> {
+    let (restarted, notes, untold) = (Vec::new(), Vec::new(), Vec::new());
+    Ok(Up {
+        entry: registry.find(name)?,
+        took: Duration::ZERO,
+        fresh: false,
+        restarted,
+        notes,
+        not_notified: untold,
+    })
 }
 
-fn settings(args: &Args, registry: &Registry) -> Outcome<SettingsArgs> {
+fn settings(args: &Args, registry: &Registry) -> CliResult<SettingsArgs> {
     let mut settings = args.settings.clone();
     if args.file.is_some() {
         return Ok(settings);
@@ -159,8 +188,8 @@ fn settings(args: &Args, registry: &Registry) -> Outcome<SettingsArgs> {
     Ok(settings)
 }
 
-/// `run-PID`; a partition that an earlier process of that number left keeps its name.
-fn free_name(registry: &Registry) -> Outcome<String> {
+/// `run-PID`; a partition left by an earlier process with that number keeps its name.
+fn free_name(registry: &Registry) -> CliResult<String> {
     let taken: Vec<String> = registry.list()?.into_iter().map(|entry| entry.name).collect();
     let first = format!("run-{}", std::process::id());
     let further = (2..).map(|number| format!("{first}-{number}"));
@@ -168,29 +197,29 @@ fn free_name(registry: &Registry) -> Outcome<String> {
     Ok(names.find(|name| !taken.contains(name)).unwrap_or(first))
 }
 
-/// One run.
-struct Session<'a> {
+/// State of one `pario run`.
+struct RunSession<'a> {
     context: &'a Context,
     args: &'a Args,
     registry: &'a Registry,
     up: &'a Up,
-    watch: &'a Watch,
+    watch: &'a SignalWatch,
 }
 
-/// How the work in the middle went.
-struct Ran {
+/// Result of staging and running.
+struct CommandResult {
     /// The exit code so far.
     code: u8,
-    /// Whether data must be kept because it could not be brought out.
+    /// Whether the partition is kept because staging out failed.
     kept: bool,
 }
 
-impl Session<'_> {
+impl RunSession<'_> {
     fn name(&self) -> &str {
         &self.up.entry.name
     }
 
-    fn report_start(&self) -> Outcome {
+    fn report_start(&self) -> CliResult {
         if self.context.speech.verbose == 0 || self.args.partition.is_some() {
             return Ok(());
         }
@@ -204,11 +233,11 @@ impl Session<'_> {
         self.context.flush()
     }
 
-    /// Stages in, runs, stages out.
-    fn work(&self) -> Outcome<Ran> {
+    /// Stages in, runs the command, stages out.
+    fn work(&self) -> CliResult<CommandResult> {
         let partition = Partition::mount_from(self.registry, self.name())?;
         if let Some(dir) = &self.args.stage_in {
-            stage::stage_in(self.context, dir, &partition, &self.watch.stop)?;
+            self.watched("staging in", |progress| transfer::stage_in(dir, &partition, progress))?;
         }
         self.watch.stop.check()?;
         let code = match self.args.command.is_empty() {
@@ -219,11 +248,12 @@ impl Session<'_> {
             },
         };
         self.watch.stage_out();
-        let Some(dir) = &self.args.stage_out else { return Ok(Ran { code, kept: false }) };
-        match stage::stage_out(self.context, &partition, dir, &self.watch.stop) {
+        let Some(dir) = &self.args.stage_out else { return Ok(CommandResult { code, kept: false }) };
+        let stage_out = |progress: &CopyProgress| transfer::stage_out(&partition, dir, progress);
+        match self.watched("staging out", stage_out) {
             Ok(copied) => {
                 self.report_stage_out(&copied);
-                Ok(Ran { code, kept: false })
+                Ok(CommandResult { code, kept: false })
             }
             Err(error) => {
                 complain(&CliError::failed(format!(
@@ -231,9 +261,17 @@ impl Session<'_> {
                     self.name(),
                     dir.display()
                 )));
-                Ok(Ran { code: if code == 0 { EXIT_PARTLY } else { code }, kept: true })
+                Ok(CommandResult { code: if code == 0 { EXIT_PARTLY } else { code }, kept: true })
             }
         }
+    }
+
+    fn watched(
+        &self,
+        what: &'static str,
+        transfer: impl FnOnce(&CopyProgress) -> TransferResult<Copied>,
+    ) -> CliResult<Copied> {
+        progress::watched(self.context, what, &self.watch.stop, transfer)
     }
 
     /// On standard error: standard output is the command's.
@@ -253,13 +291,30 @@ impl Session<'_> {
             nodes: node_labels(self.args),
             tag_output: self.args.tag_output,
             quiet: self.context.speech.quiet,
+            lines: None,
         }
     }
 
-    fn demonstrate(&self, partition: &Partition) -> Outcome<u8> {
-        let shown = demo::run(partition, self.registry.path());
-        self.watch.stop.check()?;
-        let shown = shown.map_err(CliError::failed)?;
+    /// Exit code of the demonstration's ranks.
+    fn demonstrate(&self, partition: &Partition) -> CliResult<u8> {
+        let plain = demo::DemoPlainFile::within(&self.storage())?;
+        let words = plain.words(self.args.keep || self.args.stage_out.is_some())?;
+        let (lines, told) = std::sync::mpsc::channel();
+        let speech = self.context.speech;
+        let (code, reports) = std::thread::scope(|scope| {
+            let listening = scope.spawn(move || demo::listen(&told, speech));
+            let ranks = self.ranks(demo::RANKS);
+            let ranks =
+                Ranks { words: &words, variables: self.base_variables(), lines: Some(lines), ..ranks };
+            let code = ranks.run(self.watch);
+            drop(ranks);
+            (code, listening.join().unwrap_or_default())
+        });
+        let code = code?;
+        if code != 0 {
+            return Ok(code);
+        }
+        let shown = Demonstration::of(partition, &reports);
         match self.context.speech.json {
             true => self.context.json(&shown)?,
             false => self.context.line(shown.table().trim_end())?,
@@ -267,7 +322,19 @@ impl Session<'_> {
         Ok(0)
     }
 
+    /// Storage directory of the first server, or the temporary directory if that server is on another machine.
+    fn storage(&self) -> PathBuf {
+        let first = self.up.entry.servers.first().filter(|server| self.up.entry.is_here(server));
+        first.map_or_else(std::env::temp_dir, |server| server.dir.clone())
+    }
+
     fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = self.base_variables();
+        variables.extend(self.preload());
+        variables
+    }
+
+    fn base_variables(&self) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             (PARTITION_VARIABLE, OsString::from(self.name())),
             ("PARIO_REGISTRY", self.registry.path().as_os_str().to_owned()),
@@ -275,38 +342,55 @@ impl Session<'_> {
         if let Ok(own) = std::env::current_exe() {
             variables.push(("PARIO_BIN", own.into_os_string()));
         }
-        variables.extend(self.preload());
         variables
     }
 
-    /// What serves the MPI-IO of a command that uses MPI. Where it is missing the command runs all the same, and this is said.
+    /// Library that serves the MPI-IO of an MPI command, or the POSIX calls of any other. If it is missing, a warning is
+    /// printed and the command runs without it.
     fn preload(&self) -> Option<(&'static str, OsString)> {
-        let found = self.args.mpi.resolve(&self.args.command)?;
-        match mpi::library(found.abi) {
+        // The demonstration uses the library itself.
+        if self.args.command.is_empty() {
+            return None;
+        }
+        let (library, served, why) = match self.args.mpi.resolve(&self.args.command) {
+            Some(found) => (mpi::library(found.abi), MPI_IO, found.why),
+            None if self.args.mpi == MpiChoice::Auto => {
+                (mpi::posix_library(), "I/O on pario:// paths", "no MPI was found".to_owned())
+            }
+            None => return None,
+        };
+        match library {
             Ok(library) => {
                 let before = std::env::var_os(PRELOAD_VARIABLE);
                 Some((PRELOAD_VARIABLE, mpi::preload(&library, before.as_deref())))
             }
             Err(error) => {
-                complain(&CliError::failed(format!("MPI-IO is not served ({}): {error}", found.why)));
+                // A program without MPI may need no library: the line is for programs that are given such a path.
+                let is_needed = served == MPI_IO || self.args.command.iter().any(is_partition_path);
+                if is_needed {
+                    complain(&CliError::failed(format!("{served} is not served ({why}): {error}")));
+                }
                 None
             }
         }
     }
 
-    /// Takes the partition down, or says how to reach it.
-    fn end(&self, ran: Outcome<Ran>) -> Outcome<ExitCode> {
+    /// Takes the partition down, or prints how to reach it.
+    fn end(&self, ran: CliResult<CommandResult>, bound: Option<Bound>) -> CliResult<ExitCode> {
         self.watch.take_down();
         let kept = ran.as_ref().is_ok_and(|ran| ran.kept);
         if self.args.partition.is_some() {
             return ran.map(|ran| ExitCode::from(ran.code));
         }
         if kept || self.args.keep {
-            self.say_kept(kept);
+            if let Some(Err(error)) = bound.map(Bound::release) {
+                complain(&error.into());
+            }
+            self.print_kept(kept);
             return ran.map(|ran| ExitCode::from(ran.code));
         }
-        // Data that was there before this run is not this run's to remove.
-        let how = if self.up.fresh { DownHow::Destroy } else { DownHow::Keep };
+        // Data from before this run is kept.
+        let how = if self.up.fresh { DownMode::Destroy } else { DownMode::Keep };
         let down = pario::start::down(self.registry, self.name(), how);
         match (ran, down) {
             (Err(error), Err(second)) => {
@@ -322,14 +406,25 @@ impl Session<'_> {
         }
     }
 
-    fn say_kept(&self, because_of_stage_out: bool) {
+    fn print_kept(&self, because_of_stage_out: bool) {
         let name = self.name();
-        // Where it could not go once it cannot go again.
+        // A failed directory is not proposed again.
         let out = if because_of_stage_out { "ANOTHER-DIR" } else { "DIR" };
+        let first = match private::is_private(self.registry) {
+            true => {
+                format!("`export PARIO_REGISTRY={}` lets commands find it; ", self.registry.path().display())
+            }
+            false => String::new(),
+        };
         let text = format!(
-            "partition '{name}' is kept: `pario ls pario://{name}/` shows its files, \
+            "partition '{name}' is kept: {first}`pario ls pario://{name}/` shows its files, \
              `pario cp -rp pario://{name}/ {out}` copies them, `pario down {name} --destroy` removes it"
         );
         complain(&CliError::failed(text));
     }
+}
+
+/// Whether a word of a command names a file of a partition.
+fn is_partition_path(word: &OsString) -> bool {
+    word.to_string_lossy().contains("pario:")
 }

@@ -1,4 +1,4 @@
-//! `pario status`: partitions, their servers, and what they do.
+//! `pario status`: partitions, their servers and their load.
 
 use std::io::Write;
 use std::time::Duration;
@@ -6,31 +6,41 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::Value;
 
-use crate::clock::{Began, rest};
+use crate::clock::{Stopwatch, sleep};
 use crate::context::Context;
-use crate::error::{CliError, EXIT_PARTLY, Outcome};
-use crate::health::{Condition, PartitionHealth, ServerHealth};
+use crate::error::{CliError, CliResult, EXIT_PARTLY};
 use crate::human::{self, count, duration};
 use crate::table::Table;
 use pario::core::Size;
+use pario::health::{Condition, PartitionHealth, ServerHealth};
 
-/// What can be said to `pario status`.
+/// Columns that fit into 80 characters.
+const SERVER_COLUMNS: [&str; 8] =
+    ["server", "health", "up", "requests", "received", "sent", "staged", "clients"];
+const APPLICATION_COLUMNS: [&str; 7] =
+    ["application", "weight", "requests", "refused", "taken", "wait p99", "slow-down"];
+
+/// Arguments of `pario status`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
   pario status                  every partition of the registry
   pario status scratch          one; exit code 3 if not all of its servers are there
+  pario status --wide           with memory, caches, latency and addresses
   pario status --watch          again every second, with rates
-  pario status --locks scratch  who holds locks of which files, and who waits for them
+  pario status --locks scratch  locks of files, their holders and waiting requests
   pario status --json           everything that the servers count")]
 pub(crate) struct Args {
     /// Partitions; without any, all of the registry
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Again and again, with what happened in between; every second unless told otherwise
+    /// Repeat with the rates since the last output; every second by default
     #[arg(short, long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = parse_pause)]
     watch: Option<f64>,
-    /// Also the locks of files, their holders and who waits for them
+    /// All columns, also beyond 80 characters
+    #[arg(long)]
+    wide: bool,
+    /// Also the locks of files, their holders and waiting requests
     #[arg(short, long)]
     locks: bool,
 }
@@ -40,21 +50,21 @@ fn parse_pause(text: &str) -> Result<f64, String> {
     pause.ok_or_else(|| "must be a number of seconds, 0.1 to 86400".to_owned())
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let Some(pause) = args.watch else {
-        let seen = look(context, args)?;
+        let seen = sample(context, args)?;
         print(context, args, &seen, None)?;
         let ill = |health: &&PartitionHealth| matches!(health.condition, Condition::Dead | Condition::Partly);
         return match seen.iter().find(ill) {
-            Some(_) if !args.names.is_empty() => Err(CliError::Told { code: EXIT_PARTLY }),
+            Some(_) if !args.names.is_empty() => Err(CliError::Reported { code: EXIT_PARTLY }),
             Some(_) | None => Ok(()),
         };
     };
     context.stop.catch()?;
-    let mut before: Option<(Vec<PartitionHealth>, Began)> = None;
+    let mut before: Option<(Vec<PartitionHealth>, Stopwatch)> = None;
     while context.stop.signal().is_none() {
-        let (seen, now) = (look(context, args)?, Began::now());
+        let (seen, now) = (sample(context, args)?, Stopwatch::now());
         if context.is_terminal() && !context.speech.json {
             // Home, and clear what is below.
             context.print(|out| out.write_all(b"\x1b[H\x1b[J"))?;
@@ -62,12 +72,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
         print(context, args, &seen, before.as_ref().map(|(seen, then)| (seen.as_slice(), then.elapsed())))?;
         context.flush()?;
         before = Some((seen, now));
-        rest(Duration::from_secs_f64(pause));
+        sleep(Duration::from_secs_f64(pause));
     }
     Ok(())
 }
 
-fn look(context: &Context, args: &Args) -> Outcome<Vec<PartitionHealth>> {
+fn sample(context: &Context, args: &Args) -> CliResult<Vec<PartitionHealth>> {
     let registry = context.registry()?;
     let entries = match args.names.is_empty() {
         true => registry.list()?,
@@ -75,15 +85,15 @@ fn look(context: &Context, args: &Args) -> Outcome<Vec<PartitionHealth>> {
             .names
             .iter()
             .map(|name| Ok(registry.find(&context.partition_name(Some(name))?)?))
-            .collect::<Outcome<Vec<_>>>()?,
+            .collect::<CliResult<Vec<_>>>()?,
     };
     Ok(PartitionHealth::of_all(&entries))
 }
 
-/// What was seen before, and how long ago.
+/// The previous sample, and its age.
 type Before<'a> = Option<(&'a [PartitionHealth], Duration)>;
 
-fn print(context: &Context, args: &Args, seen: &[PartitionHealth], before: Before<'_>) -> Outcome {
+fn print(context: &Context, args: &Args, seen: &[PartitionHealth], before: Before<'_>) -> CliResult {
     if context.speech.json {
         return context.json(&seen.iter().map(PartitionHealth::facts).collect::<Vec<_>>());
     }
@@ -99,7 +109,7 @@ fn print(context: &Context, args: &Args, seen: &[PartitionHealth], before: Befor
             let same = |other: &&PartitionHealth| other.name == health.name;
             Some((seen.iter().find(same)?, ago))
         });
-        partition(context, health, earlier)?;
+        partition(context, args, (health, earlier))?;
         if args.locks {
             locks(context, health)?;
         }
@@ -107,11 +117,10 @@ fn print(context: &Context, args: &Args, seen: &[PartitionHealth], before: Befor
     Ok(())
 }
 
-fn partition(
-    context: &Context,
-    health: &PartitionHealth,
-    earlier: Option<(&PartitionHealth, Duration)>,
-) -> Outcome {
+/// A partition with its previous sample.
+type HealthSample<'a> = (&'a PartitionHealth, Option<(&'a PartitionHealth, Duration)>);
+
+fn partition(context: &Context, args: &Args, (health, earlier): HealthSample<'_>) -> CliResult {
     let servers = count(health.size(), "server");
     let room = match health.space() {
         Some(space) => {
@@ -138,20 +147,23 @@ fn partition(
             });
             table.row(row(server, old));
         }
+        let table = if args.wide { table } else { table.with_columns(&SERVER_COLUMNS) };
         context.print(|out| table.print(out))?;
+        if let Some(line) = direct(health, earlier) {
+            context.line(line)?;
+        }
     }
     for server in &health.servers {
         if let Err(reason) = &server.report {
-            context.line(format!("  server {} ({}): {reason}", server.index, server.place))?;
+            context.line(format!("  server {} ({}): {reason}", server.index, server.location))?;
         }
     }
-    applications(context, health)?;
+    applications(context, args, health)?;
     waits(context, health)
 }
 
-/// What the applications that are there asked of the stores and got, where a scheduler orders them: sums over all servers, and the
-/// worst of their waits.
-fn applications(context: &Context, health: &PartitionHealth) -> Outcome {
+/// Requests and throughput of each application under a scheduler: sums over all servers, and the longest of their waits.
+fn applications(context: &Context, args: &Args, health: &PartitionHealth) -> CliResult {
     let reports = health.servers.iter().filter_map(|server| server.report.as_ref().ok());
     let shares = shares(reports.map(|report| &report["scheduler"]));
     if shares.is_empty() {
@@ -189,12 +201,34 @@ fn applications(context: &Context, health: &PartitionHealth) -> Outcome {
             if share.slowdown == 0.0 { "-".to_owned() } else { format!("{:.1}", share.slowdown) },
         ]);
     }
+    let table = if args.wide { table } else { table.with_columns(&APPLICATION_COLUMNS) };
     context.print(|out| table.print(out))
 }
 
-/// What one application got.
+/// Bytes that clients wrote and read through lent descriptors, as they report to the manager; no server sees them.
+fn direct(health: &PartitionHealth, earlier: Option<(&PartitionHealth, Duration)>) -> Option<String> {
+    let sums = |health: &PartitionHealth| {
+        let reports = health.servers.iter().filter_map(|server| server.report.as_ref().ok());
+        let sum =
+            |path: &str| reports.clone().filter_map(|report| report.pointer(path)?.as_u64()).sum::<u64>();
+        (sum("/counters/direct_written_bytes"), sum("/counters/direct_read_bytes"))
+    };
+    let now = sums(health);
+    if now == (0, 0) {
+        return None;
+    }
+    let shown = |now: u64, old: u64, ago: Option<Duration>| match ago {
+        Some(ago) => human::rate(now.saturating_sub(old), ago),
+        None => Size(now).rounded(),
+    };
+    let (old, ago) = earlier.map_or(((0, 0), None), |(old, ago)| (sums(old), Some(ago)));
+    let (written, read) = (shown(now.0, old.0, ago), shown(now.1, old.1, ago));
+    Some(format!("  direct: {written} written, {read} read by clients"))
+}
+
+/// Service of one application.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Share {
+struct ApplicationShare {
     weight: u64,
     bypassed: u64,
     served: u64,
@@ -207,9 +241,11 @@ struct Share {
     slowdown: f64,
 }
 
-/// By application, from the schedulers' reports; without those that asked for nothing.
-fn shares<'a>(schedulers: impl Iterator<Item = &'a Value>) -> std::collections::BTreeMap<String, Share> {
-    let mut shares = std::collections::BTreeMap::<String, Share>::new();
+/// By application, from the schedulers' reports; without idle ones.
+fn shares<'a>(
+    schedulers: impl Iterator<Item = &'a Value>,
+) -> std::collections::BTreeMap<String, ApplicationShare> {
+    let mut shares = std::collections::BTreeMap::<String, ApplicationShare>::new();
     for application in
         schedulers.flat_map(|scheduler| scheduler["applications"].as_array().into_iter().flatten())
     {
@@ -236,7 +272,7 @@ fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
     let number = |path: &str| server.report.as_ref().ok().and_then(|report| report.pointer(path)?.as_u64());
     let cell = |path: &str, show: &dyn Fn(u64) -> String| number(path).map_or("-".to_owned(), show);
     let size = |bytes: u64| Size(bytes).rounded();
-    // While watching: what happened since the last look.
+    // With `--watch`: the difference to the previous sample.
     let flow = |path: &str, bytes: bool| {
         let Some(now) = number(path) else { return "-".to_owned() };
         match old.and_then(|(old, ago)| Some((now.saturating_sub(old.pointer(path)?.as_u64()?), ago))) {
@@ -266,14 +302,14 @@ fn row(server: &ServerHealth, old: Option<(&Value, Duration)>) -> Vec<String> {
         cell("/counters/latency_us_p50", &latency),
         cell("/counters/latency_us_p99", &latency),
         clients.map_or("-".to_owned(), |clients| clients.to_string()),
-        server.place.clone(),
+        server.location.clone(),
     ]
 }
 
-/// How many programs use a server: sessions, without those of its peers and of this look.
+/// Number of client programs of a server: sessions, without those of its peers and of this command.
 fn clients(report: &Value) -> Option<usize> {
     let own = |client: &Value| {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = pario::host_name();
         client["pid"] == std::process::id() && client["host"] == host.as_str()
     };
     let counts = |client: &&Value| client["purpose"] != "peer" && !own(client);
@@ -286,8 +322,8 @@ fn clients(report: &Value) -> Option<usize> {
     Some(sessions.len())
 }
 
-/// Locks: what is held, by whom, and who waits for it.
-fn locks(context: &Context, health: &PartitionHealth) -> Outcome {
+/// Locks: ranges, holders, waiting requests.
+fn locks(context: &Context, health: &PartitionHealth) -> CliResult {
     let manager = health.servers.iter().find_map(|server| server.report.as_ref().ok()?.get("manager"));
     let Some(locks) = manager.and_then(|manager| manager.get("locks")) else { return Ok(()) };
     let rows = |name: &str| locks[name].as_array().cloned().unwrap_or_default();
@@ -300,7 +336,7 @@ fn locks(context: &Context, health: &PartitionHealth) -> Outcome {
         let end = row["end"].as_u64().map_or("the end".to_owned(), |end| end.to_string());
         format!("{} to {end}", row["start"])
     };
-    let mut table = Table::with_head(&["inode", "<lock", "<mode", "<bytes", "<state", "<who"]).indented(2);
+    let mut table = Table::with_head(&["inode", "<lock", "<mode", "<bytes", "<state", "<client"]).indented(2);
     for row in &held {
         let who = crate::error::one_line(&word(row, "holder"));
         let state = word(row, "state");
@@ -329,14 +365,14 @@ fn locks(context: &Context, health: &PartitionHealth) -> Outcome {
     Ok(())
 }
 
-/// Who waits for whom.
-fn waits(context: &Context, health: &PartitionHealth) -> Outcome {
+/// Lock waits: waiting client, and holder.
+fn waits(context: &Context, health: &PartitionHealth) -> CliResult {
     for wait in health.waiting() {
         let holders: Vec<&str> =
             wait["for"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let line = format!(
             "  {} waits {} for {} (inode {})",
-            wait["waiter"].as_str().unwrap_or("somebody"),
+            wait["waiter"].as_str().unwrap_or("a client"),
             duration(Duration::from_secs_f64(wait["waited_s"].as_f64().unwrap_or(0.0).max(0.0))),
             if holders.is_empty() { "its turn".to_owned() } else { holders.join(", ") },
             wait["inode"],
@@ -365,7 +401,7 @@ mod tests {
               "wait_us": { "p50": 20, "p99": 30 }, "slowdown": null },
         ]});
         let shares = shares([&on_one, &json!({ "policy": "fifo" }), &on_other].into_iter());
-        let expected = Share {
+        let expected = ApplicationShare {
             weight: 2,
             bypassed: 1,
             served: 12,
@@ -382,7 +418,7 @@ mod tests {
 
     #[test]
     fn clients_are_sessions_of_others() {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let host = pario::host_name();
         let client = |session: &str, pid: u32, purpose: &str| json!({ "session": session, "pid": pid, "host": host, "purpose": purpose });
         let report = json!({ "clients": [
             client("a", 1, "requests"),

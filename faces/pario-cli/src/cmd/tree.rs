@@ -1,4 +1,4 @@
-//! `pario tree`: a tree at a glance.
+//! `pario tree`: prints a tree.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,14 +6,15 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args as ClapArgs;
 use pario::Partition;
 use pario::core::{DirEntry, FileKind, Size};
+use pario::transfer::TreePath;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, CliResult};
 use crate::human;
-use crate::place::Place;
+use crate::typed_path;
 
-/// What can be said to `pario tree`.
+/// Arguments of `pario tree`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     /// Where to start; without it, the root of the partition that PARIO_PARTITION names
     #[arg(value_name = "PLACE")]
     place: Option<OsString>,
-    /// At most so many levels
+    /// Levels at most
     #[arg(short = 'L', long, value_name = "LEVELS", default_value_t = usize::MAX, hide_default_value = true)]
     level: usize,
     /// Names that start with a dot, too
@@ -33,43 +34,43 @@ pub(crate) struct Args {
 }
 
 #[derive(Default)]
-struct Seen {
+struct TreeCount {
     directories: usize,
     files: usize,
     bytes: u64,
 }
 
-struct Walk<'a> {
+struct TreeWalk<'a> {
     context: &'a Context,
     args: &'a Args,
     partition: Partition,
-    seen: Seen,
+    seen: TreeCount,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let location = context.location(args.place.as_ref())?;
     let partition = context.mount(&location.partition)?;
-    let place = Place::in_partition(&partition, &location.path);
+    let place = typed_path::of(&partition, &location.path);
     let attr = partition.metadata(&place.path).map_err(|error| CliError::remote(&place, &error))?;
     if attr.kind != FileKind::Directory {
         return Err(CliError::failed(format!("{place}: not a directory")));
     }
-    let mut walk = Walk { context, args, partition, seen: Seen::default() };
+    let mut walk = TreeWalk { context, args, partition, seen: TreeCount::default() };
     if context.speech.json {
         let tree = walk.facts(&place, 1)?;
         return context.json(&json!({ "place": place.to_string(), "kind": "directory", "entries": tree }));
     }
     context.line(crate::error::one_line(&place.to_string()))?;
     walk.print(&place, "", 1)?;
-    let Seen { directories, files, bytes } = walk.seen;
+    let TreeCount { directories, files, bytes } = walk.seen;
     let directories =
         if directories == 1 { "1 directory".to_owned() } else { format!("{directories} directories") };
     context.line(format!("\n{directories}, {}, {}", human::count(files, "file"), Size(bytes).rounded()))
 }
 
-impl Walk<'_> {
-    fn entries(&mut self, dir: &Place) -> Outcome<Vec<DirEntry>> {
+impl TreeWalk<'_> {
+    fn entries(&mut self, dir: &TreePath) -> CliResult<Vec<DirEntry>> {
         let remote = |error: pario::Error| CliError::remote(dir, &error);
         let mut entries = Vec::new();
         for entry in self.partition.read_dir(&dir.path).map_err(remote)? {
@@ -87,7 +88,7 @@ impl Walk<'_> {
         Ok(entries)
     }
 
-    fn print(&mut self, dir: &Place, indent: &str, level: usize) -> Outcome {
+    fn print(&mut self, dir: &TreePath, indent: &str, level: usize) -> CliResult {
         let entries = self.entries(dir)?;
         for (at, entry) in entries.iter().enumerate() {
             let last = at + 1 == entries.len();
@@ -109,7 +110,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn facts(&mut self, dir: &Place, level: usize) -> Outcome<Vec<Value>> {
+    fn facts(&mut self, dir: &TreePath, level: usize) -> CliResult<Vec<Value>> {
         let mut facts = Vec::new();
         for entry in self.entries(dir)? {
             let place = dir.child(OsStr::from_bytes(&entry.name));

@@ -8,10 +8,10 @@ use pario::partition::Location;
 
 use super::end_of_many;
 use crate::context::Context;
-use crate::error::{CliError, Outcome};
-use crate::place::Place;
+use crate::error::{CliError, CliResult};
+use crate::typed_path;
 
-/// What can be said to `pario truncate`.
+/// Arguments of `pario truncate`.
 #[derive(ClapArgs, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,8 +29,8 @@ pub(crate) struct Args {
     places: Vec<OsString>,
 }
 
-/// Carries it out.
-pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
+/// Runs the subcommand.
+pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let (mut failures, mut done) = (Vec::new(), 0);
     for text in &args.places {
         match cut(context, args, text) {
@@ -41,10 +41,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Outcome {
     end_of_many(context, failures, done)
 }
 
-fn cut(context: &Context, args: &Args, text: &OsString) -> Outcome {
+fn cut(context: &Context, args: &Args, text: &OsString) -> CliResult {
     let location = Location::parse(text)?;
     let partition = context.mount(&location.partition)?;
-    let place = Place::in_partition(&partition, &location.path);
+    let place = typed_path::of(&partition, &location.path);
     let options = partition.options().read(true).write(true).create(!args.no_create);
     let cut =
         options.open(&place.path).and_then(|file| file.set_len(args.size.0).and_then(|()| file.close()));

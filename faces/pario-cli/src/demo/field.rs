@@ -1,4 +1,4 @@
-//! The demonstration's field: a box of doubles, x fastest, whose every value follows from its place.
+//! The demonstration's field: a box of doubles, x fastest; each value is a function of its coordinates.
 
 /// Cells along x, y and z.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -13,7 +13,7 @@ pub(crate) const VALUE_BYTES: u64 = 8;
 
 /// A part of the field: cells from the first corner up to the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct FieldPart {
     pub(crate) from: [u64; 3],
     pub(crate) to: [u64; 3],
 }
@@ -24,44 +24,44 @@ impl Field {
         self.x * self.y * self.z * VALUE_BYTES
     }
 
-    /// Where a cell lies in the file.
+    /// File offset of a cell.
     pub(crate) fn offset(&self, [x, y, z]: [u64; 3]) -> u64 {
         ((z * self.y + y) * self.x + x) * VALUE_BYTES
     }
 
     /// The pencils along z that ranks write: the x-y plane cut into columns and rows of ranks.
-    pub(crate) fn pencil(&self, rank: u64, ranks: u64) -> Part {
+    pub(crate) fn pencil(&self, rank: u64, ranks: u64) -> FieldPart {
         let across = if ranks.is_multiple_of(2) { 2 } else { 1 };
         let down = ranks / across;
         let (column, row) = (rank % across, rank / across);
-        Part {
+        FieldPart {
             from: [share(self.x, column, across), share(self.y, row, down), 0],
             to: [share(self.x, column + 1, across), share(self.y, row + 1, down), self.z],
         }
     }
 
     /// The slabs across z that ranks read.
-    pub(crate) fn slab(&self, rank: u64, ranks: u64) -> Part {
-        Part {
+    pub(crate) fn slab(&self, rank: u64, ranks: u64) -> FieldPart {
+        FieldPart {
             from: [0, 0, share(self.z, rank, ranks)],
             to: [self.x, self.y, share(self.z, rank + 1, ranks)],
         }
     }
 }
 
-/// Where the share of number `index` of `shares` begins.
+/// First cell of share `index` of `shares`.
 fn share(cells: u64, index: u64, shares: u64) -> u64 {
     cells * index / shares
 }
 
-impl Part {
+impl FieldPart {
     /// Cells of the part.
     pub(crate) fn cells(&self) -> u64 {
         (0..3).map(|axis| self.to[axis] - self.from[axis]).product()
     }
 }
 
-/// The value of a cell: smooth enough to look at, and different in every cell.
+/// The value of a cell: smooth, and different in every cell.
 #[expect(clippy::cast_precision_loss, reason = "cells are far fewer than 2^52")]
 pub(crate) fn value(field: &Field, [x, y, z]: [u64; 3]) -> f64 {
     let wave = (x as f64 / field.x as f64 - 0.5) * (y as f64 / field.y as f64 - 0.5);
@@ -75,7 +75,7 @@ mod tests {
     const FIELD: Field = Field { x: 10, y: 7, z: 5 };
 
     #[track_caller]
-    fn check_tiles(parts: &[Part]) {
+    fn check_tiles(parts: &[FieldPart]) {
         let mut seen = vec![0; usize::try_from(FIELD.bytes() / VALUE_BYTES).unwrap()];
         for part in parts {
             for z in part.from[2]..part.to[2] {
@@ -87,7 +87,7 @@ mod tests {
             }
         }
         assert!(seen.iter().all(|count| *count == 1), "{parts:?} cover cells twice or not at all");
-        assert_eq!(parts.iter().map(Part::cells).sum::<u64>(), seen.len() as u64);
+        assert_eq!(parts.iter().map(FieldPart::cells).sum::<u64>(), seen.len() as u64);
     }
 
     #[test]

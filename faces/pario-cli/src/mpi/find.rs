@@ -1,7 +1,7 @@
-//! Looks at a command: at the libraries of the programs among its words, then at what its launcher says of itself; then, in the same way, at
-//! the words of scripts that it runs.
+//! Finds the MPI of a command: from the libraries of the programs among its arguments, then from the version of its launcher;
+//! then the same for the arguments in scripts that it runs.
 //!
-//! Never: runs anything but `ldd` and launchers that are asked for their version; looks into scripts that scripts run.
+//! Never: runs anything but `ldd` and launchers with `--version`; reads scripts that scripts run.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -16,20 +16,20 @@ use std::time::Duration;
 
 use super::Abi;
 
-/// Words of a command that are looked at.
+/// Arguments of a command that are examined.
 const WORDS_MAX: usize = 64;
-/// Words of its scripts.
+/// Arguments of its scripts.
 const SCRIPT_WORDS_MAX: usize = 4096;
-/// How much of a script is read.
+/// Bytes read of a script.
 const SCRIPT_BYTES_MAX: u64 = 256 << 10;
-/// Launchers, and what may stand behind a point in their names.
+/// Launchers, and possible suffixes of their names.
 const LAUNCHERS: [&str; 4] = ["mpiexec", "mpirun", "orterun", "prterun"];
 const KINDS: [&str; 7] = ["", "hydra", "mpich", "openmpi", "gforker", "mpich2", "impi"];
-/// How long a launcher may take to say what it is.
+/// Timeout of a launcher's version.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Programs that take a script's name, or its text behind `-c`.
+/// Shells: take a script's name, or its text after `-c`.
 const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
-/// Names of libraries that tell an ABI.
+/// Library names that identify an ABI.
 const LIBRARIES: [(&str, Abi); 7] = [
     ("libmpi_abi.so", Abi::Standard),
     ("libmpi.so.40", Abi::OpenMpi),
@@ -42,27 +42,27 @@ const LIBRARIES: [(&str, Abi); 7] = [
 
 /// An ABI and how it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundMpi {
     pub(crate) abi: Abi,
     pub(crate) why: String,
 }
 
-/// Which MPI a command uses; `None` if it shows none.
-pub(crate) fn find(words: &[OsString]) -> Option<Found> {
+/// The MPI of a command; `None`: no MPI found.
+pub(crate) fn find(words: &[OsString]) -> Option<FoundMpi> {
     let words = &words[..words.len().min(WORDS_MAX)];
     among(words.iter().filter_map(|word| program(word)), words).or_else(|| {
         let told = scripts(words);
-        // What has no path in a script is mostly a command of the shell's.
+        // A word without a path in a script is usually a shell command.
         let paths: BTreeSet<&OsString> = told.iter().filter(|word| word.as_bytes().contains(&b'/')).collect();
         among(paths.into_iter().filter_map(|word| program(word)).take(WORDS_MAX), &told)
     })
 }
 
-/// The MPI of the first program that is linked with one, or of the first launcher among the words.
-fn among(programs: impl Iterator<Item = PathBuf>, words: &[OsString]) -> Option<Found> {
+/// The MPI of the first program linked with one, or of the first launcher.
+fn among(programs: impl Iterator<Item = PathBuf>, words: &[OsString]) -> Option<FoundMpi> {
     let mut linked = programs.filter_map(|path| {
         let (abi, name) = linked(&libraries_of(&path))?;
-        Some(Found { abi, why: format!("{} uses {name}", path.display()) })
+        Some(FoundMpi { abi, why: format!("{} uses {name}", path.display()) })
     });
     linked.next().or_else(|| {
         let launchers: BTreeSet<PathBuf> =
@@ -71,7 +71,7 @@ fn among(programs: impl Iterator<Item = PathBuf>, words: &[OsString]) -> Option<
     })
 }
 
-/// The words of all scripts of a command: files that begin with `#!` or that a shell is given, and what is behind a shell's `-c`.
+/// The words of all scripts of a command: files with `#!` or given to a shell, and the text after a shell's `-c`.
 fn scripts(words: &[OsString]) -> Vec<OsString> {
     let mut found = Vec::new();
     let mut shell = false;
@@ -85,7 +85,7 @@ fn scripts(words: &[OsString]) -> Vec<OsString> {
         } else if SHELLS.contains(&name.as_str()) {
             shell = true;
         } else if let Some(text) = script(Path::new(word), std::mem::take(&mut shell)) {
-            // What follows are its arguments.
+            // The words that follow are its arguments.
             found.extend(words_of(&text));
             break;
         }
@@ -112,23 +112,23 @@ fn words_of(text: &str) -> impl Iterator<Item = OsString> {
     words.filter(|word| !word.is_empty()).map(OsString::from)
 }
 
-/// What a launcher says of itself.
-pub(crate) fn launcher(path: &Path) -> Option<Found> {
+/// The version of a launcher.
+pub(crate) fn launcher(path: &Path) -> Option<FoundMpi> {
     let mut command = Command::new(path);
     command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
     let text = answer_of(command.spawn().ok()?)?;
-    let abi = told(&text)?;
+    let abi = abi_in_version(&text)?;
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned();
-    Some(Found { abi, why: format!("{} --version says \"{first}\"", path.display()) })
+    Some(FoundMpi { abi, why: format!("{} --version says \"{first}\"", path.display()) })
 }
 
-/// What a child says until it ends; `None` if it does not end soon.
+/// Output of a child until it ends; `None` on timeout.
 fn answer_of(mut child: Child) -> Option<String> {
     let mut output = child.stdout.take()?;
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let mut text = Vec::new();
-        // What could be read is what it said.
+        // Partial output is used.
         let _ = output.read_to_end(&mut text);
         let _ = tell.send(text);
     });
@@ -140,7 +140,7 @@ fn answer_of(mut child: Child) -> Option<String> {
     text.map(|text| String::from_utf8_lossy(&text).into_owned())
 }
 
-fn told(text: &str) -> Option<Abi> {
+fn abi_in_version(text: &str) -> Option<Abi> {
     let words = [
         ("Open MPI", Abi::OpenMpi),
         ("OpenRTE", Abi::OpenMpi),
@@ -153,7 +153,7 @@ fn told(text: &str) -> Option<Abi> {
     words.iter().find(|(word, _)| text.contains(word)).map(|(_, abi)| *abi)
 }
 
-/// Whether a word names a launcher of an MPI library. What only begins like one may be anything, and is not run to be asked.
+/// Whether a word names a launcher of an MPI library. Other names with that prefix are not run.
 fn is_launcher(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (launcher, kind) = name.split_once('.').unwrap_or((&name, ""));
@@ -219,11 +219,11 @@ mod tests {
 
     #[test]
     fn launchers_tell_the_abi() {
-        assert_eq!(told("mpirun (Open MPI) 5.0.11\n"), Some(Abi::OpenMpi));
-        assert_eq!(told("mpiexec (OpenRTE) 4.1.4\n"), Some(Abi::OpenMpi));
-        assert_eq!(told("HYDRA build details:\n    Version: 4.0.2\n"), Some(Abi::Mpich));
-        assert_eq!(told("Intel(R) MPI Library for Linux* OS, Version 2021\n"), Some(Abi::Mpich));
-        assert_eq!(told("something else"), None);
+        assert_eq!(abi_in_version("mpirun (Open MPI) 5.0.11\n"), Some(Abi::OpenMpi));
+        assert_eq!(abi_in_version("mpiexec (OpenRTE) 4.1.4\n"), Some(Abi::OpenMpi));
+        assert_eq!(abi_in_version("HYDRA build details:\n    Version: 4.0.2\n"), Some(Abi::Mpich));
+        assert_eq!(abi_in_version("Intel(R) MPI Library for Linux* OS, Version 2021\n"), Some(Abi::Mpich));
+        assert_eq!(abi_in_version("another program"), None);
         for (word, expected) in [
             ("/usr/bin/mpiexec.hydra", true),
             ("mpirun", true),
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(find(&["sh".into(), "-c".into()]), None);
     }
 
-    /// A launcher that says of itself what Open MPI's says.
+    /// A launcher that prints the version of Open MPI.
     fn launcher_in(dir: &Path) -> PathBuf {
         let launcher = dir.join("mpiexec");
         std::fs::write(&launcher, "#!/bin/sh\necho 'mpiexec (Open MPI) 5.0.11'\n").unwrap();

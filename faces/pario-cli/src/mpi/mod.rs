@@ -1,6 +1,6 @@
-//! Which MPI a command uses, and the library that serves its file calls.
+//! The MPI of a command, and the preload library that serves its file calls.
 //!
-//! Never: guesses from names of directories. Always: what was found is said with how it was found.
+//! Never: guesses from directory names. Always: a result is reported with its evidence.
 
 mod find;
 
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-pub(crate) use find::{Found, find, in_path, launcher};
+pub(crate) use find::{FoundMpi, find, in_path, launcher};
 
-use crate::error::{CliError, Outcome};
+use crate::error::{CliError, CliResult};
 
-/// The variable by which a library comes before all others.
+/// Loads a library before all others.
 pub(crate) const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// A family of MPI libraries whose programs can be exchanged.
+/// A family of ABI-compatible MPI libraries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Abi {
     Mpich,
@@ -25,7 +25,7 @@ pub(crate) enum Abi {
 }
 
 impl Abi {
-    /// For people.
+    /// Name for messages.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Abi::Mpich => "MPICH",
@@ -44,9 +44,9 @@ impl Abi {
     }
 }
 
-/// What `--mpi` says.
+/// Value of `--mpi`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub(crate) enum Choice {
+pub(crate) enum MpiChoice {
     /// Found out from the command
     #[default]
     Auto,
@@ -60,35 +60,49 @@ pub(crate) enum Choice {
     None,
 }
 
-impl Choice {
+impl MpiChoice {
     /// The ABI of a command; `None` if it uses no MPI.
-    pub(crate) fn resolve(self, words: &[OsString]) -> Option<Found> {
-        let said = |abi| Some(Found { abi, why: "--mpi says so".to_owned() });
+    pub(crate) fn resolve(self, words: &[OsString]) -> Option<FoundMpi> {
+        let said = |abi| Some(FoundMpi { abi, why: "--mpi says so".to_owned() });
         match self {
-            Choice::Auto => find(words),
-            Choice::Mpich => said(Abi::Mpich),
-            Choice::Openmpi => said(Abi::OpenMpi),
-            Choice::Abi => said(Abi::Standard),
-            Choice::None => None,
+            MpiChoice::Auto => find(words),
+            MpiChoice::Mpich => said(Abi::Mpich),
+            MpiChoice::Openmpi => said(Abi::OpenMpi),
+            MpiChoice::Abi => said(Abi::Standard),
+            MpiChoice::None => None,
         }
     }
 }
 
-/// Where the library of an ABI is: beside this command, or in `../lib`.
-pub(crate) fn library(abi: Abi) -> Outcome<PathBuf> {
-    let own =
-        std::env::current_exe().map_err(|error| CliError::failed(format!("where is pario? {error}")))?;
+/// Serves the POSIX calls of a program without MPI.
+const POSIX_LIBRARY: &str = "libpario_posix.so";
+
+/// Path of an ABI's library: beside this command, or in `../lib`.
+pub(crate) fn library(abi: Abi) -> CliResult<PathBuf> {
+    find_library(abi.library())
+}
+
+/// Path of the library for programs without MPI.
+pub(crate) fn posix_library() -> CliResult<PathBuf> {
+    find_library(POSIX_LIBRARY)
+}
+
+fn find_library(name: &str) -> CliResult<PathBuf> {
+    let own = std::env::current_exe()
+        .map_err(|error| CliError::failed(format!("cannot find the pario binary: {error}")))?;
     let dir = own.parent().unwrap_or(Path::new("/"));
     let places = [dir.to_owned(), dir.join("../lib"), dir.join("../lib/pario")];
-    let found = places.iter().map(|place| place.join(abi.library())).find(|file| file.is_file());
+    let found = places.iter().map(|place| place.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
         let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        let text = format!("{} is not in {}", abi.library(), looked.join(", "));
-        CliError::with_cure(text, "`cargo build` makes it; or put it beside the pario command")
+        let text = format!("{name} is not in {}", looked.join(", "));
+        let release = if dir.ends_with("release") { " --release" } else { "" };
+        let cure = format!("`cargo build{release} --workspace` makes it; or put it beside the pario command");
+        CliError::with_cure(text, cure)
     })
 }
 
-/// What `LD_PRELOAD` becomes: what is there stays in front, so that profilers see the program's calls first.
+/// New value of `LD_PRELOAD`: existing libraries stay in front, so that profilers see the program's calls first.
 pub(crate) fn preload(library: &Path, before: Option<&OsStr>) -> OsString {
     let mut list = OsString::new();
     if let Some(before) = before.filter(|before| !before.is_empty()) {

@@ -1,44 +1,46 @@
-//! The ranks of `pario run -n N`: copies of one program that are a group.
+//! The ranks of `pario run -n N`: processes of one program that form a group.
 //!
-//! Never: leaves a rank running. Always: when a rank is ended by a signal the others, who are told by the hub, get time to end by
-//! themselves before they are made to; the exit code is that of the first rank that failed: of the one that the others missed first,
-//! else of the one that ended first.
+//! Never: leaves a rank running. Always: when a signal ends a rank, the hub informs the others, and they get time to end before
+//! they are terminated; the exit code is that of the first rank that failed: the one reported missing first, else the one that
+//! ended first.
 
 mod output;
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
 use pario::group::{Hub, NODE_VARIABLE};
 use rustix::process::{Resource, Signal};
 
 use self::output::Output;
-use crate::clock::Began;
+use crate::clock::Stopwatch;
 use crate::context::complain;
-use crate::error::{CliError, EXIT_FAILED, Outcome};
-use crate::job::{Watch, command, exit_code, pid_of, wait_ended};
+use crate::error::{CliError, CliResult, EXIT_FAILED};
+use crate::job::{SignalWatch, command, exit_code, pid_of, wait_ended};
 
-/// How long the others may take to end by themselves after a rank died, and again after they were told to terminate.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for the other ranks to end after a rank died, and again after SIGTERM.
+const EXIT_WAIT: Duration = Duration::from_secs(5);
 
-/// What is to be run.
+/// Specification of the ranks.
 #[derive(Debug)]
 pub(crate) struct Ranks<'a> {
     /// The program and its arguments.
     pub(crate) words: &'a [OsString],
     /// The environment of every rank.
     pub(crate) variables: Vec<(&'static str, OsString)>,
-    /// How many.
+    /// Number of ranks.
     pub(crate) size: usize,
-    /// Labels of the nodes that they play, dealt to them in blocks; none: no labels.
+    /// Node labels, assigned to the ranks in blocks; empty: no labels.
     pub(crate) nodes: Vec<String>,
-    /// Whether lines of output begin with the rank.
+    /// Whether output lines begin with the rank.
     pub(crate) tag_output: bool,
-    /// Whether to keep still about ranks that fail.
+    /// Suppresses messages about failed ranks.
     pub(crate) quiet: bool,
+    /// Receives the ranks' output lines instead of standard output.
+    pub(crate) lines: Option<Sender<Vec<u8>>>,
 }
 
 /// Labels for `count` nodes of one machine.
@@ -47,14 +49,15 @@ pub(crate) fn node_labels(count: usize) -> Vec<String> {
 }
 
 impl Ranks<'_> {
-    /// Runs all ranks to their end; the exit code.
-    pub(crate) fn run(&self, watch: &Watch) -> Outcome<u8> {
-        make_room(self.size);
+    /// Runs all ranks to their end; returns the exit code.
+    pub(crate) fn run(&self, watch: &SignalWatch) -> CliResult<u8> {
+        raise_descriptor_limit(self.size);
         let hub = Hub::start(self.size)?;
         let commands = (0..self.size).map(|rank| self.command(&hub, rank)).collect();
         let mut children = watch.spawn_all(commands)?;
-        let output = Output::start(&mut children, self.tag_output);
-        let mut running = Running { ranks: self, watch, hub: &hub, children, ends: Vec::new(), ending: None };
+        let output = Output::start(&mut children, self.tag_output, self.lines.as_ref());
+        let mut running =
+            RunningRanks { ranks: self, watch, hub: &hub, children, ends: Vec::new(), ending: None };
         let ends = watch_ends(&running.children)?;
         running.wait(&ends);
         let code = running.code();
@@ -70,15 +73,15 @@ impl Ranks<'_> {
         if let Some(node) = self.nodes.get(rank * self.nodes.len() / self.size) {
             command.env(NODE_VARIABLE, node);
         }
-        // Input can have one reader only.
+        // Only rank 0 reads standard input.
         command.stdin(if rank == 0 { Stdio::inherit() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
 }
 
-/// Raises the limit of descriptors if so many ranks need more: two pipes, a socket and a process each.
-fn make_room(size: usize) {
+/// Raises the descriptor limit for many ranks: two pipes, a socket and a process each.
+fn raise_descriptor_limit(size: usize) {
     let wanted = size as u64 * 4 + 256;
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|current| current < wanted) {
@@ -89,14 +92,14 @@ fn make_room(size: usize) {
     }
 }
 
-/// The ranks that have ended, as they end.
-fn watch_ends(children: &[Child]) -> Outcome<Receiver<usize>> {
+/// Receives the ranks that have ended, in order.
+fn watch_ends(children: &[Child]) -> CliResult<Receiver<usize>> {
     let (ended, ends) = mpsc::channel();
     for (rank, child) in children.iter().enumerate() {
         let (ended, pid) = (ended.clone(), pid_of(child));
         let thread = std::thread::Builder::new().name(format!("rank-{rank}")).spawn(move || {
             wait_ended(pid);
-            // Nobody listens only when everything is over.
+            // The receiver is closed only after all ranks have ended.
             let _ = ended.send(rank);
         });
         thread.map_err(|error| CliError::failed(format!("cannot wait for rank {rank}: {error}")))?;
@@ -104,33 +107,33 @@ fn watch_ends(children: &[Child]) -> Outcome<Receiver<usize>> {
     Ok(ends)
 }
 
-/// What is done about ranks that go on after another died.
+/// Escalation against ranks that run on after another died.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    /// They were told by the hub.
-    Told,
+enum Escalation {
+    /// The hub has informed them.
+    HubInformed,
     /// They were sent SIGTERM.
     Terminated,
     /// They were sent SIGKILL.
     Killed,
 }
 
-struct Running<'a> {
+struct RunningRanks<'a> {
     ranks: &'a Ranks<'a>,
-    watch: &'a Watch,
+    watch: &'a SignalWatch,
     hub: &'a Hub,
     children: Vec<Child>,
-    /// Exit codes of ranks that have ended, in order.
+    /// Exit codes of ended ranks, in order.
     ends: Vec<(usize, u8)>,
-    ending: Option<(Step, Began)>,
+    ending: Option<(Escalation, Stopwatch)>,
 }
 
-impl Running<'_> {
+impl RunningRanks<'_> {
     fn wait(&mut self, ends: &Receiver<usize>) {
         while 0 < self.left() {
             let limit = match self.ending {
-                None | Some((Step::Killed, _)) => None,
-                Some((_, since)) => Some(PATIENCE.saturating_sub(since.elapsed())),
+                None | Some((Escalation::Killed, _)) => None,
+                Some((_, since)) => Some(EXIT_WAIT.saturating_sub(since.elapsed())),
             };
             let ended = match limit {
                 None => ends.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -138,7 +141,7 @@ impl Running<'_> {
             };
             match ended {
                 Ok(rank) => self.ended(rank),
-                Err(RecvTimeoutError::Timeout) => self.press(),
+                Err(RecvTimeoutError::Timeout) => self.escalate(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -148,7 +151,7 @@ impl Running<'_> {
         self.children.len() - self.ends.len()
     }
 
-    /// A rank that died is often collected after those who ended because of it.
+    /// A rank that died is often reaped after the ranks that ended because of it.
     fn code(&self) -> u8 {
         let failed = |wanted: Option<usize>| {
             let mut failed = self.ends.iter().filter(|(_, code)| *code != 0);
@@ -176,23 +179,23 @@ impl Running<'_> {
         }
         self.ends.push((rank, code));
         if status.signal().is_some() && self.ending.is_none() {
-            self.ending = Some((Step::Told, Began::now()));
+            self.ending = Some((Escalation::HubInformed, Stopwatch::now()));
         }
     }
 
-    /// Time is over for the ranks that are left.
-    fn press(&mut self) {
+    /// The time limit of the remaining ranks has passed.
+    fn escalate(&mut self) {
         let (step, signal, what) = match self.ending {
-            Some((Step::Told, _)) => (Step::Terminated, Signal::TERM, "terminated"),
-            _ => (Step::Killed, Signal::KILL, "killed"),
+            Some((Escalation::HubInformed, _)) => (Escalation::Terminated, Signal::TERM, "terminated"),
+            _ => (Escalation::Killed, Signal::KILL, "killed"),
         };
         if !self.ranks.quiet {
             let left = crate::human::count(self.left(), "rank");
-            let seconds = PATIENCE.as_secs();
+            let seconds = EXIT_WAIT.as_secs();
             complain(&CliError::failed(format!("{left} did not end within {seconds} s and will be {what}")));
         }
         self.watch.send(signal);
-        self.ending = Some((step, Began::now()));
+        self.ending = Some((step, Stopwatch::now()));
     }
 }
 
@@ -205,8 +208,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-impl Drop for Running<'_> {
-    /// Only after a failure of our own is a rank left here.
+impl Drop for RunningRanks<'_> {
+    /// A rank is left here only after an internal error.
     fn drop(&mut self) {
         if 0 < self.left() {
             self.watch.send(Signal::KILL);

@@ -1,55 +1,61 @@
-//! What ranks print, line by line: lines of several ranks are never mixed within a line.
+//! Output of ranks, line by line: a line holds the output of one rank only.
 //!
-//! Never: keeps more than one piece of a line in memory; waits for long for a process that a rank left behind.
+//! Never: keeps more than one piece of a line in memory; waits more than 1 s for a process that a rank left behind.
 
 use std::io::{Read, Write};
 use std::process::Child;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use crate::clock::Began;
+use crate::clock::Stopwatch;
 
 /// A longer line is printed in pieces.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// How long output may take to come after all ranks have ended: a process that a rank left behind may hold it open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Time limit for output after all ranks have ended: a process left behind by a rank may hold the pipe open.
+const OUTPUT_WAIT: Duration = Duration::from_secs(1);
 
-/// Threads that pass output on.
+/// Forwarding threads.
 #[derive(Debug)]
 pub(super) struct Output {
     ends: Receiver<()>,
     left: usize,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Target {
+#[derive(Clone, Debug)]
+enum OutputTarget {
     Out,
     Error,
+    /// Complete lines, one or more per message.
+    Lines(Sender<Vec<u8>>),
 }
 
-impl Target {
-    fn write(self, bytes: &[u8]) -> std::io::Result<()> {
+impl OutputTarget {
+    fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
         match self {
-            Target::Out => {
+            OutputTarget::Out => {
                 let mut out = std::io::stdout().lock();
                 out.write_all(bytes)?;
                 out.flush()
             }
-            Target::Error => std::io::stderr().lock().write_all(bytes),
+            OutputTarget::Error => std::io::stderr().lock().write_all(bytes),
+            OutputTarget::Lines(lines) => {
+                lines.send(bytes.to_owned()).map_err(|_| std::io::ErrorKind::BrokenPipe.into())
+            }
         }
     }
 }
 
 impl Output {
-    /// Passes the output of all ranks on; with `tag`, lines begin with the rank.
-    pub(super) fn start(children: &mut [Child], tag: bool) -> Output {
+    /// Forwards the output of all ranks, standard output to `lines` if given; with `tag`, lines begin with the rank.
+    pub(super) fn start(children: &mut [Child], tag: bool, lines: Option<&Sender<Vec<u8>>>) -> Output {
         let (ended, ends) = mpsc::channel();
+        let printed = lines.map_or(OutputTarget::Out, |lines| OutputTarget::Lines(lines.clone()));
         let mut left = 0;
         for (rank, child) in children.iter_mut().enumerate() {
             let tag = if tag { format!("[{rank}] ") } else { String::new() };
-            let sources: [(Option<Box<dyn Read + Send>>, Target); 2] = [
-                (child.stdout.take().map(|out| Box::new(out) as _), Target::Out),
-                (child.stderr.take().map(|error| Box::new(error) as _), Target::Error),
+            let sources: [(Option<Box<dyn Read + Send>>, OutputTarget); 2] = [
+                (child.stdout.take().map(|out| Box::new(out) as _), printed.clone()),
+                (child.stderr.take().map(|error| Box::new(error) as _), OutputTarget::Error),
             ];
             for (source, target) in sources {
                 let Some(source) = source else { continue };
@@ -67,18 +73,18 @@ impl Output {
         Output { ends, left }
     }
 
-    /// Waits until everything has been passed on, or for a moment.
+    /// Waits until all output is forwarded, at most `OUTPUT_WAIT`.
     pub(super) fn finish(mut self) {
-        let began = Began::now();
-        while 0 < self.left && self.ends.recv_timeout(LAST_WORDS.saturating_sub(began.elapsed())).is_ok() {
+        let began = Stopwatch::now();
+        while 0 < self.left && self.ends.recv_timeout(OUTPUT_WAIT.saturating_sub(began.elapsed())).is_ok() {
             self.left -= 1;
         }
     }
 }
 
-/// Reads to the end, or until nobody takes it: then the source is closed, and whoever writes is told in the usual way.
+/// Forwards to the end, or until a write fails: then the source is closed, and the writer gets SIGPIPE or EPIPE.
 fn pass_on(mut source: impl Read, tag: &str, mut write: impl FnMut(&[u8]) -> std::io::Result<()>) {
-    let mut lines = Lines::new(tag);
+    let mut lines = LineAssembler::new(tag);
     let mut piece = vec![0; LINE_BYTES_MAX];
     loop {
         let count = match source.read(&mut piece) {
@@ -86,26 +92,26 @@ fn pass_on(mut source: impl Read, tag: &str, mut write: impl FnMut(&[u8]) -> std
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => 0,
         };
-        let ready = if count == 0 { lines.rest() } else { lines.add(&piece[..count]) };
+        let ready = if count == 0 { lines.remainder() } else { lines.add(&piece[..count]) };
         if (!ready.is_empty() && write(&ready).is_err()) || count == 0 {
             return;
         }
     }
 }
 
-/// Whole lines out of pieces.
+/// Assembles lines from pieces.
 #[derive(Debug)]
-struct Lines<'a> {
+struct LineAssembler<'a> {
     tag: &'a str,
     unfinished: Vec<u8>,
 }
 
-impl Lines<'_> {
-    fn new(tag: &str) -> Lines<'_> {
-        Lines { tag, unfinished: Vec::new() }
+impl LineAssembler<'_> {
+    fn new(tag: &str) -> LineAssembler<'_> {
+        LineAssembler { tag, unfinished: Vec::new() }
     }
 
-    /// The lines that are whole with this piece.
+    /// The lines completed by this piece.
     fn add(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut ready = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
@@ -120,8 +126,8 @@ impl Lines<'_> {
         ready
     }
 
-    /// What is left without an end; it gets one, so that the next rank begins its own line.
-    fn rest(&mut self) -> Vec<u8> {
+    /// The rest without a line feed; one is added, so that the next rank starts a new line.
+    fn remainder(&mut self) -> Vec<u8> {
         let mut ready = Vec::new();
         if !self.unfinished.is_empty() {
             self.unfinished.push(b'\n');
@@ -144,19 +150,19 @@ mod tests {
     fn lines_are_whole_however_they_come() {
         let text = b"one\ntwo\n\nlast";
         for step in 1..=text.len() {
-            let (mut lines, mut shown) = (Lines::new("[3] "), Vec::new());
+            let (mut lines, mut shown) = (LineAssembler::new("[3] "), Vec::new());
             for piece in text.chunks(step) {
                 shown.extend(lines.add(piece));
             }
-            shown.extend(lines.rest());
+            shown.extend(lines.remainder());
             assert_eq!(String::from_utf8(shown).unwrap(), "[3] one\n[3] two\n[3] \n[3] last\n");
-            assert!(lines.rest().is_empty());
+            assert!(lines.remainder().is_empty());
         }
     }
 
     #[test]
     fn a_line_without_end_is_not_kept() {
-        let mut lines = Lines::new("");
+        let mut lines = LineAssembler::new("");
         let shown: usize = (0..10).map(|_| lines.add(&[b'x'; LINE_BYTES_MAX]).len()).sum();
         assert_eq!(shown, 10 * (LINE_BYTES_MAX + 1));
     }

@@ -6,11 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
-use crate::support::{Running, World, kill, noise, until};
+use crate::support::{CliFixture, RunningCommand, kill, noise, until};
 
 #[test]
 fn a_tree_survives_the_round_trip() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 3);
     fs::create_dir_all(world.path("in/sub/empty")).unwrap();
     fs::write(world.path("in/big"), noise(21_000_003)).unwrap();
@@ -44,7 +44,7 @@ fn a_tree_survives_the_round_trip() {
 
 #[test]
 fn modes_are_kept_also_without_asking() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     fs::write(world.path("script"), "#!/bin/sh\n").unwrap();
     fs::set_permissions(world.path("script"), fs::Permissions::from_mode(0o751)).unwrap();
@@ -56,7 +56,7 @@ fn modes_are_kept_also_without_asking() {
 
 #[test]
 fn holes_stay_holes_both_ways() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     let file = fs::File::create(world.path("sparse")).unwrap();
     file.write_at(b"start", 0).unwrap();
@@ -76,6 +76,67 @@ fn holes_stay_holes_both_ways() {
     assert!(stored < 4 << 20, "{stored} bytes are allocated in the stores");
 }
 
+#[test]
+fn a_huge_hole_is_asked_for_and_not_read() {
+    let world = CliFixture::new();
+    world.up("s", 3);
+    let size = 8_u64 << 40;
+    world.ok(&["truncate", "-s", "8TiB", "pario://s/huge"]);
+    let registry = pario::partition::Registry::open(&world.registry());
+    let partition = pario::Partition::mount_from(&registry, "s").unwrap();
+    let file = partition.options().write(true).open("huge").unwrap();
+    let places = [(5, "early"), (3 << 40, "middle"), (size - 4, "last")];
+    for (at, text) in places {
+        file.write_at(at, text.as_bytes()).unwrap();
+    }
+    file.close().unwrap();
+    // A local file system may have no files of this length; another partition has.
+    world.up("t", 2);
+    let began = std::time::SystemTime::now();
+    let facts = world.json(&["cp", "pario://s/huge", "pario://t/huge"]);
+    let took = began.elapsed().unwrap();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(facts["copied"]["bytes"], size);
+    assert!(size - (1 << 20) < facts["copied"]["hole_bytes"].as_u64().unwrap(), "{facts}");
+    assert_eq!(world.json(&["stat", "pario://t/huge"])[0]["size"], size);
+    let partition = pario::Partition::mount_from(&registry, "t").unwrap();
+    let copy = partition.open("huge").unwrap();
+    for (at, text) in places {
+        let mut bytes = vec![0; text.len()];
+        copy.read_exact_at(at, &mut bytes).unwrap();
+        assert_eq!(bytes, text.as_bytes(), "at {at}");
+    }
+    let stored: u64 = (0..2).map(|server| allocated(&world.server_dir("t", server).join("objects"))).sum();
+    assert!(stored < 4 << 20, "{stored} bytes are allocated in the stores");
+}
+
+#[test]
+fn random_sparse_files_are_equal_after_the_round_trip() {
+    let seed = std::process::id();
+    eprintln!("seed {seed}");
+    let world = CliFixture::new();
+    world.up("s", 3);
+    let mut state = u64::from(seed) | 1 << 40;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for round in 0..6 {
+        let length = 1 + random(96 << 20);
+        let file = fs::File::create(world.path("in")).unwrap();
+        file.set_len(length).unwrap();
+        for _ in 0..random(40) {
+            let at = random(length);
+            let bytes = random(300_000).min(length - at);
+            file.write_at(&noise(usize::try_from(bytes).unwrap()), at).unwrap();
+        }
+        world.ok(&["cp", "in", "pario://s/f"]);
+        world.ok(&["cp", "pario://s/f", "back"]);
+        let (one, two) = (fs::read(world.path("in")).unwrap(), fs::read(world.path("back")).unwrap());
+        assert!(one == two, "round {round} with seed {seed}: {length} bytes differ");
+    }
+}
+
 fn allocated(dir: &std::path::Path) -> u64 {
     let entries = fs::read_dir(dir).expect("a directory").flatten();
     let size = |entry: fs::DirEntry| match entry.metadata().expect("its attributes") {
@@ -87,7 +148,7 @@ fn allocated(dir: &std::path::Path) -> u64 {
 
 #[test]
 fn partitions_copy_to_each_other() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("a", 2);
     world.up("b", 3);
     let data = noise(9_000_000);
@@ -100,7 +161,7 @@ fn partitions_copy_to_each_other() {
 
 #[test]
 fn an_existing_file_is_replaced_and_a_link_to_one_followed() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     fs::write(world.path("long"), "a long text").unwrap();
     fs::write(world.path("short"), "short").unwrap();
@@ -111,7 +172,7 @@ fn an_existing_file_is_replaced_and_a_link_to_one_followed() {
     assert_eq!(world.json(&["stat", "pario://s/link"])[0]["kind"], "symlink");
 }
 
-/// A small file system of its own; `None`, loudly, where mounting is not allowed.
+/// A small file system; `None` with a message where mounting is not allowed.
 struct Small(std::path::PathBuf);
 
 impl Small {
@@ -134,7 +195,7 @@ impl Drop for Small {
 
 #[test]
 fn a_copy_that_finds_no_room_leaves_nothing() {
-    let world = World::new();
+    let world = CliFixture::new();
     let Some(_small) = Small::mount(world.path("data")) else { return };
     world.up("full", 2);
     fs::write(world.path("small"), noise(100_000)).unwrap();
@@ -144,7 +205,7 @@ fn a_copy_that_finds_no_room_leaves_nothing() {
     assert!(line.contains("pario://full/") && line.contains("pario df"), "{line}");
     assert_eq!(world.ok(&["ls", "-a", "pario://full/"]), "f\n", "no part of the copy is left");
     assert_eq!(world.json(&["stat", "pario://full/f"])[0]["size"], 100_000, "the old file is as it was");
-    // The other way round.
+    // The other direction.
     world.ok(&["truncate", "-s", "0", "pario://full/f"]);
     world.up_elsewhere("wide");
     world.ok(&["cp", "large", "pario://wide/large"]);
@@ -156,14 +217,15 @@ fn a_copy_that_finds_no_room_leaves_nothing() {
 
 #[test]
 fn a_copy_that_is_interrupted_leaves_no_file() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     fs::write(world.path("f"), noise(64 << 20)).unwrap();
     let pids = world.server_pids("s");
     // A server that stands still keeps the copy waiting, however fast the machine is.
     kill(pids[1], Signal::STOP);
-    let copy = Running::start(world.command().args(["cp", "f", "pario://s/f"]));
-    assert!(until(|| !world.ok(&["ls", "-a", "pario://s/"]).is_empty()));
+    let copy = RunningCommand::start(world.command().args(["cp", "f", "pario://s/f"]));
+    // The listing may wait for the copy, and log that.
+    assert!(until(|| !world.pario(&["ls", "-a", "pario://s/"]).out.is_empty()));
     kill(copy.pid(), Signal::INT);
     let said = copy.said();
     kill(pids[1], Signal::CONT);

@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use crate::support::{World, noise};
+use crate::support::{CliFixture, noise};
 
 #[test]
 fn names_are_made_moved_listed_and_removed() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     world.ok(&["mkdir", "-p", "pario://s/a/b"]);
     world.ok(&["mkdir", "-p", "pario://s/a/b"]);
@@ -30,7 +30,7 @@ fn names_are_made_moved_listed_and_removed() {
 
 #[test]
 fn mv_replaces_at_once_unless_told_not_to() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     for name in ["old", "new"] {
         std::fs::write(world.path(name), name).unwrap();
@@ -44,7 +44,7 @@ fn mv_replaces_at_once_unless_told_not_to() {
 
 #[test]
 fn links_say_where_they_lead() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     std::fs::write(world.path("f"), "behind").unwrap();
     world.ok(&["cp", "f", "pario://s/run1/"]);
@@ -59,7 +59,7 @@ fn links_say_where_they_lead() {
 
 #[test]
 fn stat_knows_striping_and_objects() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 3);
     std::fs::write(world.path("f"), noise(2_500_000)).unwrap();
     world.ok(&["cp", "f", "pario://s/f"]);
@@ -76,7 +76,7 @@ fn stat_knows_striping_and_objects() {
 
 #[test]
 fn truncate_cuts_and_makes_holes() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     std::fs::write(world.path("f"), "0123456789").unwrap();
     world.ok(&["cp", "f", "pario://s/f"]);
@@ -91,7 +91,7 @@ fn truncate_cuts_and_makes_holes() {
 
 #[test]
 fn du_df_and_tree_add_up() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     std::fs::write(world.path("f"), vec![1; 3000]).unwrap();
     world.ok(&["cp", "f", "pario://s/a/b/"]);
@@ -112,7 +112,7 @@ fn du_df_and_tree_add_up() {
 
 #[test]
 fn the_partition_variable_stands_for_a_name() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     world.ok(&["mkdir", "pario://s/x"]);
     let said = crate::support::said(&world.command().env("PARIO_PARTITION", "s").arg("ls").output().unwrap());
@@ -121,7 +121,7 @@ fn the_partition_variable_stands_for_a_name() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     std::fs::write(world.path("f"), noise(8 << 20)).unwrap();
     world.ok(&["cp", "f", "pario://s/f"]);
@@ -138,7 +138,7 @@ fn a_reader_that_goes_away_is_no_panic() {
 
 #[test]
 fn completions_and_help_are_there() {
-    let world = World::new();
+    let world = CliFixture::new();
     for shell in ["bash", "zsh", "fish"] {
         assert!(world.ok(&["completions", shell]).contains("pario"));
     }

@@ -2,11 +2,11 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Running, World, kill, until};
+use crate::support::{CliFixture, RunningCommand, kill, until};
 
 #[test]
 fn up_says_one_line_and_down_keeps_the_data() {
-    let world = World::new();
+    let world = CliFixture::new();
     let data = world.text("data");
     let line = world.ok(&["up", "--name", "scratch", "--servers", "4", "--dir", &data]);
     assert!(line.starts_with("scratch: 4 servers ready in 0.") && line.ends_with(" free\n"), "{line}");
@@ -23,13 +23,19 @@ fn up_says_one_line_and_down_keeps_the_data() {
 
 #[test]
 fn destroy_leaves_nothing() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("a", 3);
     world.up("b", 1);
+    let data = world.text("data");
+    world.ok(&["up", "--name", "c", "--servers", "2", "--dir", &data, "--checksums", "on"]);
     std::fs::write(world.path("f"), vec![1; 3 << 20]).unwrap();
     world.ok(&["cp", "f", "pario://a/dir/"]);
+    world.ok(&["cp", "f", "pario://c/dir/"]);
+    assert!(world.server_dir("c", 1).join("sums").exists());
     assert!(world.server_dir("a", 0).join("socket").exists());
     world.ok(&["down", "a", "--destroy"]);
+    world.ok(&["down", "c", "--destroy"]);
+    assert!(!world.path("data/c").exists());
     assert_eq!(world.processes().len(), 1);
     world.ok(&["down", "--all", "--destroy"]);
     world.assert_nothing_left();
@@ -37,7 +43,7 @@ fn destroy_leaves_nothing() {
 
 #[test]
 fn a_partition_file_is_enough() {
-    let world = World::new();
+    let world = CliFixture::new();
     let data = world.text("data");
     let file = format!("name = \"filed\"\nstripe = \"64KiB\"\nservers = [\"{data}/x\", \"{data}/y\"]\n");
     std::fs::write(world.path("filed.toml"), file).unwrap();
@@ -51,7 +57,7 @@ fn a_partition_file_is_enough() {
 
 #[test]
 fn servers_that_died_come_back_with_their_data() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     std::fs::write(world.path("f"), "written before").unwrap();
     world.ok(&["cp", "f", "pario://s/f"]);
@@ -71,7 +77,7 @@ fn servers_that_died_come_back_with_their_data() {
 
 #[test]
 fn one_server_that_died_is_named_and_started_again() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 3);
     std::fs::write(world.path("f"), vec![7; 5 << 20]).unwrap();
     world.ok(&["cp", "f", "pario://s/f"]);
@@ -81,7 +87,7 @@ fn one_server_that_died_is_named_and_started_again() {
     let status = world.pario(&["status", "s"]);
     assert_eq!(status.code, 3);
     assert!(status.out.contains("partly running"), "{status:?}");
-    assert!(status.out.contains("`pario up s` brings it back (all its servers are restarted"), "{status:?}");
+    assert!(status.out.contains("`pario up s` restarts server 1; the others go on"), "{status:?}");
     assert!(status.out.contains("server 1 (") && status.out.contains("is gone"), "{status:?}");
     for words in [&["cat", "pario://s/f"][..], &["cp", "f", "pario://s/g"]] {
         let line = world.fails(1, words);
@@ -89,7 +95,7 @@ fn one_server_that_died_is_named_and_started_again() {
         assert_eq!(line.matches("pario://s/").count(), 1, "{line}");
         assert!(!line.contains(".pario-"), "{line}");
     }
-    // Of a tree, the first file that meets the dead server is told, not each.
+    // Of a tree, only the first failing file is reported.
     std::fs::create_dir(world.path("tree")).unwrap();
     for number in 0..20 {
         std::fs::write(world.path(format!("tree/{number}")), vec![7; 3 << 20]).unwrap();
@@ -97,13 +103,16 @@ fn one_server_that_died_is_named_and_started_again() {
     let line = world.fails(1, &["cp", "-r", "tree", "pario://s/"]);
     assert!(line.contains("server 1") && !line.contains(".pario-"), "{line}");
     assert!(world.fails(1, &["df", "s"]).contains("`pario up s`"));
-    world.ok(&["up", "s"]);
+    assert!(world.ok(&["up", "s"]).starts_with("s: 1 of 3 servers restarted in "));
+    let now = world.server_pids("s");
+    assert_eq!([now[0], now[2]], [pids[0], pids[2]], "the others go on");
+    assert_ne!(now[1], pids[1]);
     assert_eq!(world.pario(&["cat", "pario://s/f"]).out.len(), 5 << 20);
 }
 
 #[test]
 fn a_server_that_stands_still_is_named_in_time() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     let pids = world.server_pids("s");
     kill(pids[1], Signal::STOP);
@@ -116,9 +125,9 @@ fn a_server_that_stands_still_is_named_in_time() {
 
 #[test]
 fn watching_repeats_until_interrupted() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
-    let said = Running::start(
+    let said = RunningCommand::start(
         std::process::Command::new("sh")
             .args(["-c", "exec \"$@\" > \"$0\""])
             .args([
@@ -140,11 +149,12 @@ fn watching_repeats_until_interrupted() {
 
 #[test]
 fn of_two_ups_at_once_one_wins() {
-    let world = World::new();
+    let world = CliFixture::new();
     let data = world.text("data");
-    let up =
-        || Running::start(world.command().args(["up", "--name", "one", "--servers", "2", "--dir", &data]));
-    let said: Vec<_> = [up(), up(), up()].into_iter().map(Running::said).collect();
+    let up = || {
+        RunningCommand::start(world.command().args(["up", "--name", "one", "--servers", "2", "--dir", &data]))
+    };
+    let said: Vec<_> = [up(), up(), up()].into_iter().map(RunningCommand::said).collect();
     let winners = said.iter().filter(|said| said.code == 0).count();
     assert_eq!(winners, 1, "{said:?}");
     for loser in said.iter().filter(|said| said.code != 0) {
@@ -157,7 +167,7 @@ fn of_two_ups_at_once_one_wins() {
 
 #[test]
 fn status_names_what_is_there() {
-    let world = World::new();
+    let world = CliFixture::new();
     assert!(world.ok(&["status"]).contains("no partitions in registry"));
     world.up("a", 2);
     world.up("b", 1);
@@ -174,10 +184,12 @@ fn status_names_what_is_there() {
 
 #[test]
 fn config_tells_where_each_setting_came_from() {
-    let world = World::new();
+    let world = CliFixture::new();
     std::fs::write(world.path("p.toml"), "name = \"p\"\nservers = [\"/x/0\"]\nstripe = \"64KiB\"\n").unwrap();
     let mut command = world.command();
-    command.env("PARIO_CACHE_OUTBOX", "16MiB").args(["config", "show", "p.toml", "--memory", "1GiB"]);
+    command
+        .env("PARIO_CACHE_OUTBOX", "16MiB")
+        .args(["config", "show", "--wide", "p.toml", "--memory", "1GiB"]);
     let said = crate::support::said(&command.output().unwrap());
     let row = |key: &str| said.out.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned();
     assert!(row("stripe ").contains("\"64KiB\"") && row("stripe ").contains("p.toml"), "{said:?}");
@@ -197,7 +209,7 @@ fn config_tells_where_each_setting_came_from() {
 
 #[test]
 fn a_memory_partition_holds_files_until_it_goes() {
-    let world = World::new();
+    let world = CliFixture::new();
     let data = world.text("data");
     world.ok(&[
         "up",
@@ -222,7 +234,7 @@ fn a_memory_partition_holds_files_until_it_goes() {
 
 #[test]
 fn a_registry_can_be_named() {
-    let world = World::new();
+    let world = CliFixture::new();
     let (data, other) = (world.text("data"), world.text("other"));
     world.ok(&["up", "--name", "o", "--servers", "1", "--dir", &data, "--registry", &other]);
     assert!(world.fails(1, &["ls", "pario://o/"]).contains("no partition 'o'"));

@@ -1,11 +1,20 @@
-//! The `pario` command, driven as a user would: the real binary, real server processes, a registry of its own per test.
+//! The `pario` command as a user runs it: the real binary, real server processes, one registry per test.
 
+mod containers;
 mod copying;
+mod copying_options;
+mod damage;
 mod doctoring;
+mod dying;
+mod everyday;
 mod files;
+mod hostile;
 mod lifecycle;
+mod looking;
 mod mistakes;
+mod names;
 mod ranks;
 mod running;
 mod streams;
 mod support;
+mod wedged;

@@ -3,11 +3,11 @@
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::World;
+use crate::support::CliFixture;
 
 /// Runs a table of mistakes: exit code, words, parts of the line.
 #[track_caller]
-fn check(world: &World, cases: &[(i32, &[&str], &[&str])]) {
+fn check(world: &CliFixture, cases: &[(i32, &[&str], &[&str])]) {
     for (code, words, parts) in cases {
         let line = world.fails(*code, words);
         for part in *parts {
@@ -17,8 +17,19 @@ fn check(world: &World, cases: &[(i32, &[&str], &[&str])]) {
 }
 
 #[test]
+fn benchmarks_that_are_not_built() {
+    let world = CliFixture::new();
+    let alone = world.path("pario");
+    std::fs::copy(env!("CARGO_BIN_EXE_pario"), &alone).unwrap();
+    let output = std::process::Command::new(alone).args(["bench", "io"]).env("PATH", "").output().unwrap();
+    let line = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), line.lines().count()), (Some(1), 1), "{line}");
+    assert!(line.contains("`cargo build --release -p pario-bench` makes it"), "{line}");
+}
+
+#[test]
 fn partition_files_that_are_wrong() {
-    let world = World::new();
+    let world = CliFixture::new();
     let cases = [
         (
             "name = \"x\"\nservers = [\"/x\"]\nstrpe = \"1MiB\"\n",
@@ -42,7 +53,7 @@ fn partition_files_that_are_wrong() {
 
 #[test]
 fn command_lines_that_are_wrong() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     let long_name = format!("pario://s/{}", "n".repeat(256));
     let long_path = format!("pario://s{}", "/name".repeat(1000));
@@ -69,14 +80,14 @@ fn command_lines_that_are_wrong() {
             (2, &["ls", &long_path], &["the path is too long", "4095"]),
             (2, &["ln", "x", "pario://s/y"], &["ln -s"]),
             (2, &["truncate", "-s", "much", "pario://s/y"], &["is not a size"]),
-            (1, &["mv", "pario://s/x", "pario://t/x"], &["two partitions", "pario cp"]),
+            (1, &["mv", "pario://s/x", "pario://t/x"], &["no partition 't'", "there is: s"]),
         ],
     );
 }
 
 #[test]
 fn names_that_are_unknown_or_taken() {
-    let world = World::new();
+    let world = CliFixture::new();
     let data = world.text("data");
     assert!(world.fails(1, &["ls", "pario://nowhere/"]).contains("it has none; make one with `pario up`"));
     world.up("alpha", 1);
@@ -96,15 +107,15 @@ fn names_that_are_unknown_or_taken() {
 
 #[test]
 fn directories_that_cannot_be_used() {
-    let world = World::new();
+    let world = CliFixture::new();
     std::fs::write(world.path("file"), "").unwrap();
     let under_file = world.text("file");
     let line = world.fails(1, &["up", "--name", "x", "--servers", "2", "--dir", &under_file]);
     assert!(line.contains("file/x/server-0 is not a directory"), "{line}");
-    // Nobody, not even root, makes directories there.
+    // Not even root can make directories there.
     let line = world.fails(1, &["up", "--name", "x", "--servers", "1", "--dir", "/proc/1"]);
     assert!(line.contains("1 of 1 servers did not start") && line.contains("/proc/1/x/server-0"), "{line}");
-    // One bad directory of three: the others are taken back.
+    // One bad directory of three: the start of the others is undone.
     let data = world.text("data");
     let list = format!("{data}/one,{under_file}/two,{data}/three");
     let line = world.fails(1, &["up", "--name", "x", "--servers", &list]);
@@ -120,7 +131,7 @@ fn directories_that_cannot_be_used() {
 
 #[test]
 fn a_directory_that_is_gone_or_foreign_is_refused() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     world.up("other", 1);
     world.ok(&["down", "--all"]);
@@ -137,7 +148,7 @@ fn a_directory_that_is_gone_or_foreign_is_refused() {
 
 #[test]
 fn a_registry_that_is_damaged_exposed_or_of_another_format() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     let good = std::fs::read_to_string(world.registry()).unwrap();
     let write = |text: &str, mode: u32| {
@@ -158,7 +169,7 @@ fn a_registry_that_is_damaged_exposed_or_of_another_format() {
 
 #[test]
 fn a_wrong_secret_is_refused_by_name() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     let good = std::fs::read_to_string(world.registry()).unwrap();
     let secret = good.lines().find(|line| line.starts_with("secret = ")).unwrap();
@@ -172,7 +183,7 @@ fn a_wrong_secret_is_refused_by_name() {
 
 #[test]
 fn a_port_in_use_is_named() {
-    let world = World::new();
+    let world = CliFixture::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, data) = (taken.local_addr().unwrap().port().to_string(), world.text("data"));
     let words = ["up", "--name", "p", "--servers", "1", "--dir", &data, "--port", &port];
@@ -185,7 +196,7 @@ fn a_port_in_use_is_named() {
 
 #[test]
 fn files_for_directories_and_the_reverse() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     std::fs::write(world.path("f"), "x").unwrap();
     std::fs::create_dir(world.path("dir")).unwrap();
@@ -234,7 +245,7 @@ fn files_for_directories_and_the_reverse() {
 
 #[test]
 fn some_done_and_some_not_is_said_by_the_code() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     std::fs::write(world.path("f"), "x").unwrap();
     world.ok(&["cp", "f", "pario://s/a"]);
@@ -248,7 +259,7 @@ fn some_done_and_some_not_is_said_by_the_code() {
 
 #[test]
 fn a_log_filter_that_is_none_is_refused() {
-    let world = World::new();
+    let world = CliFixture::new();
     let said =
         crate::support::said(&world.command().env("PARIO_LOG", "loud").arg("status").output().unwrap());
     assert_eq!(said.code, 2);

@@ -5,7 +5,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::support::{Running, World, kill, until};
+use crate::support::{CliFixture, RunningCommand, kill, until};
 
 /// Words for ranks of a shell with this script.
 fn ranks<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
@@ -14,7 +14,7 @@ fn ranks<'a>(options: &[&'a str], script: &'a str) -> Vec<&'a str> {
 
 #[test]
 fn every_rank_knows_its_place_and_lines_stay_whole() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "for i in 1 2 3 4 5; do printf 'a %s' $PARIO_RANK; printf ' of %s\\n' $PARIO_SIZE; done";
     let out = world.ok(&ranks(&["-n", "4", "--tag-output"], script));
     assert_eq!(out.lines().count(), 20, "{out}");
@@ -27,7 +27,7 @@ fn every_rank_knows_its_place_and_lines_stay_whole() {
 
 #[test]
 fn the_exit_code_is_that_of_the_first_rank_that_failed() {
-    let world = World::new();
+    let world = CliFixture::new();
     // The others end when the process of rank 1 is not only over but collected.
     let script = "if test $PARIO_RANK = 1; then echo $$ > pid.new; mv pid.new pid; exit 5; fi; \
                   until test -e pid; do sleep 0.01; done; while kill -0 $(cat pid) 2> none; do sleep 0.01; done; exit 9";
@@ -43,10 +43,10 @@ fn the_exit_code_is_that_of_the_first_rank_that_failed() {
 
 #[test]
 fn a_signal_reaches_all_ranks() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script =
         "trap 'echo told $PARIO_RANK; exit 0' TERM; touch ready-$PARIO_RANK; while :; do sleep 0.02; done";
-    let running = Running::start(world.command().args(ranks(&["-n", "3"], script)));
+    let running = RunningCommand::start(world.command().args(ranks(&["-n", "3"], script)));
     assert!(until(|| (0..3).all(|rank| world.path(format!("ready-{rank}")).exists())));
     kill(running.pid(), Signal::TERM);
     let said = running.said();
@@ -58,11 +58,11 @@ fn a_signal_reaches_all_ranks() {
 
 #[test]
 fn ranks_that_go_on_after_a_death_are_terminated() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "test $PARIO_RANK != 2 || kill -KILL $$; trap 'echo ended; exit 3' TERM; while :; do sleep 0.02; done";
     let said = world.pario(&ranks(&["-n", "3"], script));
     assert_eq!((said.code, said.out.as_str()), (137, "ended\nended\n"), "{said:?}");
-    // Shells have something to say as well.
+    // Shells print messages of their own.
     let lines: Vec<&str> = said.err.lines().filter(|line| line.starts_with("pario: ")).collect();
     assert_eq!(lines.len(), 2, "{said:?}");
     assert!(lines[0].contains("rank 2") && lines[0].contains("signal 9"), "{said:?}");
@@ -72,7 +72,7 @@ fn ranks_that_go_on_after_a_death_are_terminated() {
 
 #[test]
 fn nodes_label_ranks_and_servers_in_blocks() {
-    let world = World::new();
+    let world = CliFixture::new();
     let script = "echo $PARIO_RANK $PARIO_NODE; test $PARIO_RANK != 0 || grep '^node = ' $PARIO_REGISTRY";
     let words = ["run", "--servers", "3", "-n", "5", "--nodes", "2", "--", "sh", "-c", script];
     let out = world.ok(&words);
@@ -86,7 +86,7 @@ fn nodes_label_ranks_and_servers_in_blocks() {
 
 #[test]
 fn a_label_is_the_servers_and_others_use_tcp() {
-    let world = World::new();
+    let world = CliFixture::new();
     fs::write(world.path("x"), "over tcp").unwrap();
     let up = |transport: &str| {
         let data = world.text("data");
@@ -107,7 +107,7 @@ fn a_label_is_the_servers_and_others_use_tcp() {
 
 #[test]
 fn a_partition_that_is_up_is_used_and_stays_up() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("kept", 2);
     let out = world.ok(&["run", "-n", "2", "--partition", "kept", "--", "sh", "-c", "echo $PARIO_PARTITION"]);
     assert_eq!(out, "kept\nkept\n");
@@ -119,7 +119,7 @@ fn a_partition_that_is_up_is_used_and_stays_up() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_starts() {
-    let world = World::new();
+    let world = CliFixture::new();
     for (words, part) in [
         (&["run", "-n", "0", "--", "true"][..], "1 to 512"),
         (&["run", "-n", "1000", "--", "true"], "1 to 512"),

@@ -6,11 +6,11 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::support::{Running, World, kill, noise, said, until};
+use crate::support::{CliFixture, RunningCommand, kill, noise, said, until};
 
 /// Runs `pario` with these bytes at its standard input.
 #[track_caller]
-fn fed(world: &World, words: &[&str], bytes: Vec<u8>) {
+fn fed(world: &CliFixture, words: &[&str], bytes: Vec<u8>) {
     let mut child = world
         .command()
         .args(words)
@@ -27,7 +27,7 @@ fn fed(world: &World, words: &[&str], bytes: Vec<u8>) {
 
 #[test]
 fn bytes_stream_in_and_out() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 3);
     // More than a piece, and no multiple of anything.
     let data = noise(9_000_001);
@@ -46,7 +46,7 @@ fn bytes_stream_in_and_out() {
 
 #[test]
 fn standard_output_is_appended_to_where_it_is_a_file() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     fs::write(world.path("f"), "second\n").unwrap();
     world.ok(&["cp", "f", "pario://s/f"]);
@@ -59,28 +59,28 @@ fn standard_output_is_appended_to_where_it_is_a_file() {
 
 #[test]
 fn pipes_with_names_are_read_and_written() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 2);
     let pipe = world.path("pipe");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
     let data = noise(5_000_000);
-    let writing = Running::start(world.command().args(["cp", "pipe", "pario://s/f"]));
+    let writing = RunningCommand::start(world.command().args(["cp", "pipe", "pario://s/f"]));
     fs::write(&pipe, &data).unwrap();
     assert_eq!(writing.said().code, 0);
-    let reading = Running::start(world.command().args(["cp", "pario://s/f", "pipe"]));
+    let reading = RunningCommand::start(world.command().args(["cp", "pario://s/f", "pipe"]));
     assert!(fs::read(&pipe).unwrap() == data);
     assert_eq!(reading.said().code, 0);
 }
 
 #[test]
 fn a_stream_that_is_interrupted_leaves_nothing() {
-    let world = World::new();
+    let world = CliFixture::new();
     world.up("s", 1);
     let mut command = world.command();
     command.args(["cp", "-", "pario://s/f"]).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // The temporary file is made, and more never comes.
+    // The temporary file is made, and no more data arrives.
     assert!(until(|| world.ok(&["ls", "-a", "pario://s/"]).contains(".f.pario-")));
     let input = child.stdin.take();
     kill(i32::try_from(child.id()).unwrap(), Signal::INT);

@@ -1,6 +1,6 @@
-//! A world for one test: a directory, a registry in it, and commands that see both.
+//! Fixture of one test: a directory, a registry in it, and commands that use both.
 //!
-//! Always: when the world ends, also by a failed test, its servers end with it.
+//! Always: its servers end with the fixture, also after a failed test.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
@@ -12,33 +12,33 @@ use rustix::process::{Pid, Signal};
 use rustix::time::{ClockId, Timespec};
 use tempfile::TempDir;
 
-/// How long a condition may take to come true.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a condition.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// See the module.
-pub(crate) struct World {
+pub(crate) struct CliFixture {
     dir: TempDir,
 }
 
-/// What a command said.
+/// Output of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-/// What would change the command's behaviour; the mark of a test run stays, so that what a test leaves behind is found.
+/// Variables that change the command's behaviour; the mark of a test run stays, so that leftovers of a test can be found.
 fn is_setting(variable: &str) -> bool {
     variable.starts_with("PARIO_") && variable != "PARIO_TEST_RUN"
 }
 
-impl World {
-    pub(crate) fn new() -> World {
+impl CliFixture {
+    pub(crate) fn new() -> CliFixture {
         let dir = tempfile::Builder::new().prefix("pario-test-").tempdir().expect("a temporary directory");
         std::fs::create_dir(dir.path().join("data")).expect("a directory for servers");
         std::fs::create_dir(dir.path().join("tmp")).expect("a directory for temporary files");
-        World { dir }
+        CliFixture { dir }
     }
 
     /// A path in the world's directory.
@@ -72,7 +72,7 @@ impl World {
     }
 
     /// Runs `pario` with these words.
-    pub(crate) fn pario<S: AsRef<OsStr>>(&self, words: &[S]) -> Said {
+    pub(crate) fn pario<S: AsRef<OsStr>>(&self, words: &[S]) -> CommandOutput {
         said(&self.command().args(words).output().expect("pario runs"))
     }
 
@@ -172,7 +172,7 @@ impl World {
     }
 }
 
-impl Drop for World {
+impl Drop for CliFixture {
     fn drop(&mut self) {
         let _ = self.command().args(["down", "--all", "--destroy"]).output();
         for pid in self.processes() {
@@ -186,10 +186,10 @@ fn shown<S: AsRef<OsStr>>(words: &[S]) -> String {
     words.iter().map(|word| word.as_ref().to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-pub(crate) fn said(output: &Output) -> Said {
+pub(crate) fn said(output: &Output) -> CommandOutput {
     let code = output.status.code().unwrap_or_else(|| -output.status.signal().unwrap_or(0));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Said { code, out: text(&output.stdout), err: text(&output.stderr) }
+    CommandOutput { code, out: text(&output.stdout), err: text(&output.stderr) }
 }
 
 /// Sends a signal to one process.
@@ -199,12 +199,12 @@ pub(crate) fn kill(pid: i32, signal: Signal) {
     }
 }
 
-/// Waits until something is so; `false` if it took too long.
+/// Waits until a condition holds; `false` on timeout.
 pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
     let now = || Duration::from_secs(rustix::time::clock_gettime(ClockId::Monotonic).tv_sec.unsigned_abs());
     let began = now();
     while !condition() {
-        if PATIENCE < now().saturating_sub(began) {
+        if TIMEOUT < now().saturating_sub(began) {
             return false;
         }
         let pause = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
@@ -213,24 +213,26 @@ pub(crate) fn until(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// A child that is killed when the test ends without collecting it.
-pub(crate) struct Running(Option<Child>);
+/// A child that is killed unless the test has reaped it.
+pub(crate) struct RunningCommand(Option<Child>);
 
-impl Running {
-    pub(crate) fn start(command: &mut Command) -> Running {
-        Running(Some(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pario starts")))
+impl RunningCommand {
+    pub(crate) fn start(command: &mut Command) -> RunningCommand {
+        RunningCommand(Some(
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pario starts"),
+        ))
     }
 
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.0.as_ref().expect("not collected yet").id()).expect("a process number")
     }
 
-    pub(crate) fn said(mut self) -> Said {
+    pub(crate) fn said(mut self) -> CommandOutput {
         said(&self.0.take().expect("not collected yet").wait_with_output().expect("it ends"))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             let _ = child.kill();

@@ -1,4 +1,4 @@
-//! A program that links Pario, keeps a partition mounted and files open, and does what it is told, a line at a time.
+//! A program that links Pario, keeps a partition mounted and files open, and executes orders, one per line.
 //!
 //! It is this test binary again: [`child_client`]. Each order is answered by `ok MILLISECONDS` or `failed MILLISECONDS REASON`.
 
@@ -11,30 +11,30 @@ use std::time::Duration;
 use pario::{File, Partition};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::support::World;
+use crate::support::CliFixture;
 
 const PARTITION: &str = "PARIO_TEST_CLIENT";
-/// No order takes so long, even if all goes wrong.
+/// Upper bound of any order, also of a failing one.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// Words that run [`child_client`] in this binary.
 pub(crate) const CHILD: [&str; 2] = ["--exact", "client::child_client"];
 
 /// Such a program, running.
-pub(crate) struct Client {
+pub(crate) struct ClientProcess {
     child: Child,
     orders: Option<ChildStdin>,
     answers: Receiver<String>,
 }
 
-/// How an order went, and how long it took.
+/// Result and duration of an order.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct OrderResult {
     pub(crate) took: Duration,
     pub(crate) fault: Option<String>,
 }
 
-impl Answer {
+impl OrderResult {
     #[track_caller]
     pub(crate) fn ok(self) {
         assert_eq!(self.fault, None);
@@ -46,8 +46,8 @@ impl Answer {
     }
 }
 
-/// This binary as a program of a world, to be told which of its children to be.
-pub(crate) fn program(world: &World) -> Command {
+/// This binary as a program of a fixture; arguments select one of its children.
+pub(crate) fn program(world: &CliFixture) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("it runs"));
     for (name, value) in world.command().get_envs() {
         match value {
@@ -58,9 +58,9 @@ pub(crate) fn program(world: &World) -> Command {
     command
 }
 
-impl Client {
-    /// Runs a command, which must come down to [`CHILD`] of this binary, with `partition` mounted.
-    pub(crate) fn start(command: &mut Command, partition: &str) -> Client {
+impl ClientProcess {
+    /// Runs a command that executes [`CHILD`] of this binary, with `partition` mounted.
+    pub(crate) fn start(command: &mut Command, partition: &str) -> ClientProcess {
         let command = command.env(PARTITION, partition).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
         let (orders, lines) = (child.stdin.take(), child.stderr.take().expect("it is piped"));
@@ -68,7 +68,7 @@ impl Client {
         std::thread::spawn(move || {
             BufReader::new(lines).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
         });
-        Client { child, orders, answers }
+        ClientProcess { child, orders, answers }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -76,25 +76,25 @@ impl Client {
     }
 
     /// Gives an order without waiting.
-    pub(crate) fn tell(&mut self, order: &str) {
+    pub(crate) fn send(&mut self, order: &str) {
         writeln!(self.orders.as_mut().expect("it listens"), "{order}").expect("it listens");
     }
 
     /// Waits for an answer.
     #[track_caller]
-    pub(crate) fn hear(&mut self) -> Answer {
+    pub(crate) fn receive(&mut self) -> OrderResult {
         let line = self.answers.recv_timeout(ANSWER_LIMIT).expect("an answer");
         let mut parts = line.splitn(3, ' ');
         let (word, millis) = (parts.next(), parts.next().and_then(|millis| millis.parse().ok()));
         let took = Duration::from_millis(millis.unwrap_or_else(|| panic!("no answer, but: {line}")));
         let fault = (word != Some("ok")).then(|| parts.next().unwrap_or_default().to_owned());
-        Answer { took, fault }
+        OrderResult { took, fault }
     }
 
     #[track_caller]
-    pub(crate) fn ask(&mut self, order: &str) -> Answer {
-        self.tell(order);
-        self.hear()
+    pub(crate) fn execute(&mut self, order: &str) -> OrderResult {
+        self.send(order);
+        self.receive()
     }
 
     /// Ends it; its exit code, or the signal that killed it as a negative number.
@@ -106,14 +106,14 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for ClientProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Not a test of its own: the program behind [`Client`].
+/// Not a test of its own: the program behind [`ClientProcess`].
 #[test]
 fn child_client() {
     let Some(name) = std::env::var_os(PARTITION) else { return };
@@ -121,7 +121,7 @@ fn child_client() {
     let mut files = HashMap::new();
     for order in std::io::stdin().lines() {
         let (order, began) = (order.unwrap(), now());
-        let outcome = obey(&partition, &mut files, &order);
+        let outcome = execute_order(&partition, &mut files, &order);
         let millis = now().saturating_sub(began).as_millis();
         let line = match outcome {
             Ok(()) => format!("ok {millis}"),
@@ -138,7 +138,11 @@ fn now() -> Duration {
 }
 
 /// `create PATH COUNT FIRST`, `write PATH SEED BYTES`, `check PATH SEED BYTES`, `sync PATH`, `close PATH`, `stat PATH`.
-fn obey(partition: &Partition, files: &mut HashMap<String, File>, order: &str) -> Result<(), String> {
+fn execute_order(
+    partition: &Partition,
+    files: &mut HashMap<String, File>,
+    order: &str,
+) -> Result<(), String> {
     let words: Vec<&str> = order.split_whitespace().collect();
     let (verb, path) = (words[0], words[1]);
     let number = |at: usize| -> usize { words[at].parse().unwrap() };

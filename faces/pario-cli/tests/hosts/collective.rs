@@ -1,6 +1,6 @@
-//! A group whose ranks are on two hosts: every method of collective access, verified against a byte array, and no memory in common.
+//! A group with ranks on two hosts: every collective method, verified against a byte array, without shared memory between hosts.
 //!
-//! Ranks are this test binary again, [`child_rank`], started by `pario run`, each of which goes onto its host by the script `rank`.
+//! Ranks are this test binary again, [`child_rank`], started by `pario run`; the script `rank` moves each onto its host.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use pario::{Datatype, GroupFile, Hints, Method, Partition};
 
-use crate::hosts::{ADDRESSES, Host, Hosts};
+use crate::hosts::{ADDRESSES, TestHost, TestHosts};
 use crate::sharing::holdings;
 use crate::support::until;
 
@@ -40,7 +40,7 @@ fn see(file: &GroupFile, rank: usize) {
     file.set_view(number(PIECE * rank), &byte, &filetype).unwrap();
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("said {line}\n").as_bytes()).unwrap();
     out.flush().unwrap();
@@ -78,23 +78,23 @@ fn child_rank() {
         files.push(file);
     }
     // Everything is mapped that ever will be: now the test looks.
-    say(&format!("{}", std::process::id()));
+    print_line(&format!("{}", std::process::id()));
     assert!(until(|| Path::new(&go).exists()), "the test lets go");
     for file in files {
         file.close().unwrap();
     }
-    say("right");
+    print_line("right");
     group.leave();
 }
 
-/// `pario run` on the first host; it takes its ranks with it.
-struct Run {
+/// `pario run` on the first host; its ranks end with it.
+struct RankProcesses {
     child: Child,
     lines: Receiver<(usize, String)>,
 }
 
-impl Run {
-    fn start(hosts: &Hosts) -> Run {
+impl RankProcesses {
+    fn start(hosts: &TestHosts) -> RankProcesses {
         let script = format!(
             "#!/bin/sh\ncase $PARIO_RANK in\n0|1) host={} ;;\n*) host={} ;;\nesac\nexec {} $host \"$@\"\n",
             ADDRESSES[0],
@@ -107,7 +107,7 @@ impl Run {
         let size = RANKS.to_string();
         let words = ["run", "-n", &size, "--partition", "two", "--tag-output", "--", &rank, exe];
         let words = [&words[..], &["--exact", "collective::child_rank", "--nocapture"]].concat();
-        let mut command: Command = hosts.on(Host::A, env!("CARGO_BIN_EXE_pario"), &words);
+        let mut command: Command = hosts.on(TestHost::A, env!("CARGO_BIN_EXE_pario"), &words);
         command.env(GO, hosts.world.path("go")).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -121,22 +121,22 @@ impl Run {
                 let _ = said.send((rank.parse().unwrap(), text.to_owned()));
             }
         });
-        Run { child, lines }
+        RankProcesses { child, lines }
     }
 
-    /// What every rank says next.
+    /// The next line of every rank.
     #[track_caller]
-    fn hear(&self) -> Vec<String> {
-        let next = |_| self.lines.recv_timeout(LIMIT).expect("ranks say something");
+    fn next_lines(&self) -> Vec<String> {
+        let next = |_| self.lines.recv_timeout(LIMIT).expect("ranks print a line");
         let heard: BTreeMap<usize, String> = (0..RANKS).map(next).collect();
         assert_eq!(heard.len(), RANKS, "{heard:?}");
         heard.into_values().collect()
     }
 }
 
-impl Drop for Run {
+impl Drop for RankProcesses {
     fn drop(&mut self) {
-        // The hosts take their processes with them, should it not have ended in order.
+        // The processes end with their hosts, also after a failure.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -144,37 +144,37 @@ impl Drop for Run {
 
 #[test]
 fn netns_ranks_on_two_hosts_write_and_read_by_every_method() {
-    let Some(hosts) = Hosts::new() else { return };
+    let Some(hosts) = TestHosts::new() else { return };
     hosts.up_labelled();
-    let mut run = Run::start(&hosts);
-    let ranks: Vec<i32> = run.hear().iter().map(|pid| pid.parse().unwrap()).collect();
+    let mut run = RankProcesses::start(&hosts);
+    let ranks: Vec<i32> = run.next_lines().iter().map(|pid| pid.parse().unwrap()).collect();
     let servers = hosts.server_pids();
-    let of = |host: Host| {
+    let of = |host: TestHost| {
         let at = host.at();
         [ranks[2 * at], ranks[2 * at + 1], servers[at]]
     };
-    for a in of(Host::A) {
-        for b in of(Host::B) {
+    for a in of(TestHost::A) {
+        for b in of(TestHost::B) {
             let common: Vec<_> = holdings(a).intersection(&holdings(b)).copied().collect();
             assert!(common.is_empty(), "processes {a} and {b} of two hosts share {common:?}");
         }
     }
-    for host in Host::BOTH {
+    for host in TestHost::BOTH {
         let [first, second, server] = of(host).map(holdings);
         assert!(first.intersection(&server).count() > 0, "{host:?}: a rank shares memory with its server");
         assert!(first.intersection(&second).count() > 0, "{host:?}: ranks share memory with each other");
     }
     std::fs::write(hosts.world.path("go"), "").unwrap();
-    assert!(run.hear().iter().all(|said| said == "right"));
+    assert!(run.next_lines().iter().all(|said| said == "right"));
     assert!(run.child.wait().unwrap().success());
     for method in METHODS {
-        for host in Host::BOTH {
+        for host in TestHost::BOTH {
             let path = format!("pario://two/{}", method.word());
             let printed = hosts.on(host, env!("CARGO_BIN_EXE_pario"), &["cat", &path]).output().unwrap();
             assert!(printed.stdout == contents(method), "{path} as {host:?} sees it");
         }
     }
-    hosts.ok(Host::B, &["down", "two", "--destroy"]);
+    hosts.ok(TestHost::B, &["down", "two", "--destroy"]);
     for name in ["rank", "enter-node", "go"] {
         std::fs::remove_file(hosts.world.path(name)).unwrap();
     }

@@ -10,25 +10,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 
-use crate::support::{Said, World, kill, said, until};
+use crate::support::{CliFixture, CommandOutput, kill, said, until};
 
 /// Addresses of the hosts; they exist inside the namespaces only.
 pub(crate) const ADDRESSES: [&str; 2] = ["10.77.1.1", "10.77.1.2"];
 
 /// One of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Host {
+pub(crate) enum TestHost {
     A,
     B,
 }
 
-impl Host {
-    pub(crate) const BOTH: [Host; 2] = [Host::A, Host::B];
+impl TestHost {
+    pub(crate) const BOTH: [TestHost; 2] = [TestHost::A, TestHost::B];
 
     pub(crate) fn at(self) -> usize {
         match self {
-            Host::A => 0,
-            Host::B => 1,
+            TestHost::A => 0,
+            TestHost::B => 1,
         }
     }
 
@@ -36,23 +36,23 @@ impl Host {
         ADDRESSES[self.at()]
     }
 
-    pub(crate) fn other(self) -> Host {
+    pub(crate) fn other(self) -> TestHost {
         match self {
-            Host::A => Host::B,
-            Host::B => Host::A,
+            TestHost::A => TestHost::B,
+            TestHost::B => TestHost::A,
         }
     }
 }
 
 /// See the module.
-pub(crate) struct Hosts {
-    pub(crate) world: World,
+pub(crate) struct TestHosts {
+    pub(crate) world: CliFixture,
     spaces: [String; 2],
 }
 
-impl Hosts {
-    /// Two hosts, or nothing where they cannot be had, which is said aloud.
-    pub(crate) fn new() -> Option<Hosts> {
+impl TestHosts {
+    /// Two hosts, or `None` with a message where they cannot be created.
+    pub(crate) fn new() -> Option<TestHosts> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let skip = |why: &str| {
             eprintln!("SKIPPED, no network namespaces: {why}");
@@ -67,7 +67,7 @@ impl Hosts {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let space = |letter: char| format!("pario-{}-{count}{letter}", std::process::id());
         // From here on a failure tidies up, since `drop` knows the names.
-        let hosts = Hosts { world: World::new(), spaces: [space('a'), space('b')] };
+        let hosts = TestHosts { world: CliFixture::new(), spaces: [space('a'), space('b')] };
         hosts.connect();
         hosts.furnish();
         Some(hosts)
@@ -93,7 +93,7 @@ impl Hosts {
         std::fs::write(self.world.path("names"), format!("127.0.0.1 localhost\n{} {own}\n", ADDRESSES[0]))
             .unwrap();
         let mut script = "#!/bin/sh\nhost=$1\nshift\ncase $host in\n".to_owned();
-        for host in Host::BOTH {
+        for host in TestHost::BOTH {
             std::fs::create_dir(self.disk(host)).unwrap();
             let (space, disk) = (&self.spaces[host.at()], self.disk(host));
             writeln!(script, "{}) space={space} disk={} ;;", host.address(), disk.display()).unwrap();
@@ -109,12 +109,17 @@ impl Hosts {
     }
 
     /// Where a host's disk really is.
-    pub(crate) fn disk(&self, host: Host) -> PathBuf {
+    pub(crate) fn disk(&self, host: TestHost) -> PathBuf {
         self.world.path(format!("disk-{}", host.at()))
     }
 
     /// A command line of this world, to be run on a host.
-    pub(crate) fn on<S: AsRef<OsStr>>(&self, host: Host, program: impl AsRef<OsStr>, words: &[S]) -> Command {
+    pub(crate) fn on<S: AsRef<OsStr>>(
+        &self,
+        host: TestHost,
+        program: impl AsRef<OsStr>,
+        words: &[S],
+    ) -> Command {
         let pario = self.world.command();
         let mut command = Command::new(self.world.path("enter"));
         command
@@ -136,13 +141,13 @@ impl Hosts {
     }
 
     /// Runs `pario` on a host.
-    pub(crate) fn pario<S: AsRef<OsStr>>(&self, host: Host, words: &[S]) -> Said {
+    pub(crate) fn pario<S: AsRef<OsStr>>(&self, host: TestHost, words: &[S]) -> CommandOutput {
         said(&self.on(host, env!("CARGO_BIN_EXE_pario"), words).output().expect("pario runs"))
     }
 
     /// Runs it and insists on success without complaint.
     #[track_caller]
-    pub(crate) fn ok<S: AsRef<OsStr>>(&self, host: Host, words: &[S]) -> String {
+    pub(crate) fn ok<S: AsRef<OsStr>>(&self, host: TestHost, words: &[S]) -> String {
         let said = self.pario(host, words);
         assert_eq!((said.code, said.err.as_str()), (0, ""), "on {host:?}: {said:?}");
         said.out
@@ -150,7 +155,7 @@ impl Hosts {
 
     /// Runs it with `--json`.
     #[track_caller]
-    pub(crate) fn json(&self, host: Host, words: &[&str]) -> serde_json::Value {
+    pub(crate) fn json(&self, host: TestHost, words: &[&str]) -> serde_json::Value {
         let words: Vec<&str> = ["--json"].iter().chain(words).copied().collect();
         serde_json::from_str(&self.ok(host, &words)).expect("--json prints JSON")
     }
@@ -183,7 +188,7 @@ impl Hosts {
             list.join(", ")
         );
         std::fs::write(self.world.path("two.toml"), file).unwrap();
-        let mut command = self.on(Host::A, env!("CARGO_BIN_EXE_pario"), &["up", "two.toml"]);
+        let mut command = self.on(TestHost::A, env!("CARGO_BIN_EXE_pario"), &["up", "two.toml"]);
         let said = said(&command.envs(labels.iter().copied()).output().expect("pario runs"));
         let ready = format!("two: {} servers ready", servers.len());
         assert!(said.code == 0 && said.err.is_empty() && said.out.starts_with(&ready), "{said:?}");
@@ -203,7 +208,7 @@ impl Hosts {
 
     /// Process numbers of the servers, in order.
     pub(crate) fn server_pids(&self) -> Vec<i32> {
-        let status = self.json(Host::A, &["status", "two"]);
+        let status = self.json(TestHost::A, &["status", "two"]);
         let pid = |server: &serde_json::Value| i32::try_from(server["pid"].as_i64().unwrap()).unwrap();
         status[0]["servers"].as_array().unwrap().iter().map(pid).collect()
     }
@@ -229,16 +234,16 @@ impl Hosts {
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self) {
         assert!(until(|| self.processes().is_empty()), "processes are left: {:?}", self.processes());
-        for host in Host::BOTH {
+        for host in TestHost::BOTH {
             assert_eq!(self.world.tree(&format!("disk-{}", host.at())), Vec::<String>::new(), "on {host:?}");
         }
         self.world.assert_nothing_left();
     }
 }
 
-impl Drop for Hosts {
+impl Drop for TestHosts {
     fn drop(&mut self) {
-        // By force and without the registry: from outside, the hosts' addresses lead who knows where.
+        // By force and without the registry: outside the namespaces, the hosts' addresses may belong to other machines.
         let _ = std::fs::remove_file(self.world.registry());
         until(|| {
             let left = self.processes();

@@ -9,16 +9,16 @@ use std::process::{Command, Stdio};
 use pario::Partition;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use crate::client::{CHILD, Client, program};
-use crate::support::{World, kill, said, until};
+use crate::client::{CHILD, ClientProcess, program};
+use crate::support::{CliFixture, kill, said, until};
 
 const FORK: &str = "PARIO_TEST_FORK";
 const TRANSPORTS: [&str; 2] = ["unix", "tcp"];
-/// A forked child says so by its exit code that it saw the end of its part.
+/// Exit code of a forked child that completed its part.
 const CHILD_DONE: i32 = 42;
 
-/// The library made from `foreign.c`; where there is no C compiler, nothing, and that is said aloud.
-fn foreign(world: &World) -> Option<PathBuf> {
+/// The library made from `foreign.c`; `None` with a message without a C compiler.
+fn foreign(world: &CliFixture) -> Option<PathBuf> {
     let (source, library) = (world.path("foreign.c"), world.path("foreign.so"));
     std::fs::write(&source, include_str!("foreign.c")).unwrap();
     let mut compiler = Command::new("cc");
@@ -48,39 +48,39 @@ fn dies_of_sigpipe(pid: i32) -> bool {
 
 #[test]
 fn a_server_that_dies_does_not_kill_its_clients_by_sigpipe() {
-    let world = World::new();
+    let world = CliFixture::new();
     let Some(foreign) = foreign(&world) else { return };
     for transport in TRANSPORTS {
         world.up("s", 2);
         let mut command = program(&world);
         command.args(CHILD).env("LD_PRELOAD", &foreign).env("PARIO_TRANSPORT", transport);
-        let mut client = Client::start(&mut command, "s");
+        let mut client = ClientProcess::start(&mut command, "s");
         for (path, layout) in [("first", "1 0"), ("second", "1 1")] {
-            client.ask(&format!("create {path} {layout}")).ok();
-            client.ask(&format!("write {path} 1 100000")).ok();
-            client.ask(&format!("sync {path}")).ok();
+            client.execute(&format!("create {path} {layout}")).ok();
+            client.execute(&format!("write {path} 1 100000")).ok();
+            client.execute(&format!("sync {path}")).ok();
         }
         assert!(dies_of_sigpipe(client.pid()), "otherwise this shows nothing");
         for pid in world.server_pids("s") {
             kill(pid, Signal::KILL);
         }
         assert!(until(|| world.processes() == [client.pid()]), "the servers are gone");
-        // Both sockets are closed at the other end now; each of these sends something, or tries to.
+        // Both sockets are closed at the other end now; each of these orders sends or tries to send a message.
         for order in ["stat first", "write second 2 100000", "sync first", "sync second", "stat second"] {
-            let fault = client.ask(order).fault();
+            let fault = client.execute(order).fault();
             assert!(fault.contains("server "), "{order}: {fault}");
         }
         world.ok(&["up", "s"]);
         for path in ["first", "second"] {
             assert!(
-                until(|| client.ask(&format!("write {path} 3 100000")).fault.is_none()),
+                until(|| client.execute(&format!("write {path} 3 100000")).fault.is_none()),
                 "{path} works on"
             );
             assert!(
-                until(|| client.ask(&format!("sync {path}")).fault.is_none()),
+                until(|| client.execute(&format!("sync {path}")).fault.is_none()),
                 "what was lost is told, once"
             );
-            client.ask(&format!("check {path} 3 100000")).ok();
+            client.execute(&format!("check {path} 3 100000")).ok();
         }
         assert_eq!(client.end(), 0, "it ended by itself");
         world.ok(&["down", "s", "--destroy"]);
@@ -89,7 +89,7 @@ fn a_server_that_dies_does_not_kill_its_clients_by_sigpipe() {
 
 #[test]
 fn a_program_may_fork_while_files_are_open() {
-    let world = World::new();
+    let world = CliFixture::new();
     let Some(foreign) = foreign(&world) else { return };
     world.up("s", 2);
     for transport in TRANSPORTS {

@@ -1,15 +1,17 @@
-//! Partitions over several hosts, launch commands, strangers at the door, and programs that link Pario; all with real processes.
+//! Partitions over several hosts, launch commands, unauthenticated peers, and programs that link Pario; all with real processes.
 //!
-//! Hosts are network namespaces that also see a disk of their own (see [`hosts`]): nothing but the wire joins them.
+//! Hosts are network namespaces with disks of their own (see [`hosts`]): only the network joins them.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod client;
 mod collective;
 mod cutting;
+mod dying;
 mod hosts;
 mod launching;
 mod linked;
+mod protecting;
 mod refusing;
 mod sharing;
 #[path = "../cli/support.rs"]

@@ -1,12 +1,12 @@
-//! Which processes share memory: those of one host do, those of two hosts never, whatever their files and names look like.
+//! Shared memory: processes of one host share it, processes of two hosts never, even with equal file and host names.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 
 use serde_json::Value;
 
-use crate::client::{CHILD, Client};
-use crate::hosts::{ADDRESSES, Host, Hosts};
+use crate::client::{CHILD, ClientProcess};
+use crate::hosts::{ADDRESSES, TestHost, TestHosts};
 use crate::support::until;
 
 /// Memory and files that a process holds, as (device, inode): what is open beyond the standard three, and every memory file
@@ -38,8 +38,8 @@ fn mapped(pid: i32, name: &str) -> usize {
     maps.lines().filter(|line| line.contains(&format!("/memfd:{name}"))).count()
 }
 
-/// Whether the server says that it shares memory with a process.
-fn claims(status: &Value, server: Host, pid: i32) -> Option<bool> {
+/// Whether the server reports that it shares memory with a process.
+fn claims(status: &Value, server: TestHost, pid: i32) -> Option<bool> {
     let clients = status[0]["servers"][server.at()]["status"]["clients"].as_array()?;
     let of_pid: Vec<&Value> = clients.iter().filter(|client| client["pid"] == pid).collect();
     let shares: BTreeSet<bool> =
@@ -49,23 +49,23 @@ fn claims(status: &Value, server: Host, pid: i32) -> Option<bool> {
 }
 
 /// A client on `host` that has written to and read from both servers, by records and by whole blocks.
-fn busy_client(hosts: &Hosts, host: Host) -> Client {
+fn busy_client(hosts: &TestHosts, host: TestHost) -> ClientProcess {
     let exe = std::env::current_exe().unwrap();
-    let mut client = Client::start(&mut hosts.on(host, exe, &CHILD), "two");
+    let mut client = ClientProcess::start(&mut hosts.on(host, exe, &CHILD), "two");
     for (path, bytes) in [("large", 400_000), ("small", 100_000)] {
         let path = format!("{path}-{}", host.at());
-        client.ask(&format!("create {path} 2 0")).ok();
-        client.ask(&format!("write {path} 7 {bytes}")).ok();
-        client.ask(&format!("check {path} 7 {bytes}")).ok();
-        client.ask(&format!("write {path} 8 {bytes}")).ok();
+        client.execute(&format!("create {path} 2 0")).ok();
+        client.execute(&format!("write {path} 7 {bytes}")).ok();
+        client.execute(&format!("check {path} 7 {bytes}")).ok();
+        client.execute(&format!("write {path} 8 {bytes}")).ok();
     }
     client
 }
 
 /// The claim, from both hosts.
-fn check_sharing(hosts: &Hosts) {
+fn check_sharing(hosts: &TestHosts) {
     let pids = hosts.server_pids();
-    for host in Host::BOTH {
+    for host in TestHost::BOTH {
         let client = busy_client(hosts, host);
         let (own, other) = (pids[host.at()], pids[host.other().at()]);
         let held = holdings(client.pid());
@@ -77,7 +77,7 @@ fn check_sharing(hosts: &Hosts) {
         assert!(common.is_empty(), "{host:?}: {common:?} is shared with the other host's server");
         assert_eq!((mapped(client.pid(), "pario-outbox"), mapped(client.pid(), "pario-cursor")), (1, 1));
         assert_eq!((mapped(own, "pario-outbox"), mapped(other, "pario-outbox")), (1, 0));
-        for asker in Host::BOTH {
+        for asker in TestHost::BOTH {
             let status = hosts.json(asker, &["status", "two"]);
             assert_eq!(claims(&status, host, client.pid()), Some(true), "{status}");
             assert_eq!(claims(&status, host.other(), client.pid()), Some(false), "{status}");
@@ -88,10 +88,10 @@ fn check_sharing(hosts: &Hosts) {
     check_peers(hosts, &pids);
 }
 
-/// The manager asks its peer to remove: over the wire, and the peer is the right one.
-fn check_peers(hosts: &Hosts, pids: &[i32]) {
-    hosts.ok(Host::B, &["rm", "pario://two/large-0", "pario://two/large-1"]);
-    let way = || claims(&hosts.json(Host::A, &["status", "two"]), Host::B, pids[0]);
+/// The manager sends its peer a removal: over the network, to the right peer.
+fn check_peers(hosts: &TestHosts, pids: &[i32]) {
+    hosts.ok(TestHost::B, &["rm", "pario://two/large-0", "pario://two/large-1"]);
+    let way = || claims(&hosts.json(TestHost::A, &["status", "two"]), TestHost::B, pids[0]);
     assert!(until(|| way().is_some()), "the manager asks the other host's server");
     assert_eq!(way(), Some(false), "and not through a socket file");
     let common: Vec<_> = holdings(pids[0]).intersection(&holdings(pids[1])).copied().collect();
@@ -100,16 +100,16 @@ fn check_peers(hosts: &Hosts, pids: &[i32]) {
 
 #[test]
 fn netns_hosts_share_no_memory() {
-    let Some(hosts) = Hosts::new() else { return };
+    let Some(hosts) = TestHosts::new() else { return };
     hosts.up_same_path();
     check_sharing(&hosts);
-    assert!(hosts.ok(Host::A, &["doctor", "two"]).contains("two"), "no object was left by the peers");
+    assert!(hosts.ok(TestHost::A, &["doctor", "two"]).contains("two"), "no object was left by the peers");
 }
 
 /// The other host's socket file can be reached through a shared file system; it must not be.
 #[test]
 fn netns_socket_files_of_another_host_are_not_used() {
-    let Some(hosts) = Hosts::new() else { return };
+    let Some(hosts) = TestHosts::new() else { return };
     let data = hosts.world.text("data");
     hosts.up(&ADDRESSES.map(|address| format!("{address}:{data}/{address}")));
     check_sharing(&hosts);
@@ -118,10 +118,10 @@ fn netns_socket_files_of_another_host_are_not_used() {
 /// A server without a host is where the partition was brought up, and not on each machine of that name.
 #[test]
 fn netns_a_server_without_a_host_is_at_home_only() {
-    let Some(hosts) = Hosts::new() else { return };
+    let Some(hosts) = TestHosts::new() else { return };
     let dir = hosts.world.text("disk/data");
-    hosts.up(&[dir.clone(), format!("{}:{dir}", Host::B.address())]);
+    hosts.up(&[dir.clone(), format!("{}:{dir}", TestHost::B.address())]);
     check_sharing(&hosts);
-    hosts.ok(Host::A, &["down", "two", "--destroy"]);
+    hosts.ok(TestHost::A, &["down", "two", "--destroy"]);
     hosts.assert_nothing_left();
 }

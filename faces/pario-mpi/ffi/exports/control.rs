@@ -1,8 +1,8 @@
-//! Opening and closing, sizes, views, pointers, modes.
+//! Open and close, sizes, views, pointers, modes.
 
 use std::ffi::{c_char, c_int};
 
-use pario_mpi::{Class, Problem, Wishes, in_force};
+use pario_mpi::{Class, InfoHints, MpiError};
 
 use crate::abi::{self, Comm, Datatype, File, Group, Info};
 use crate::ffi::api::{self, Aint, Count, Offset};
@@ -18,7 +18,7 @@ named! {
             Ok(None) => {
                 let real = real!("PMPI_File_open", fn(Comm, *const c_char, c_int, Info, *mut File) -> c_int);
                 let Some(real) = real else { return super::absent(abi::file_null(), "PMPI_File_open") };
-                // SAFETY: the program's arguments as they came, to the function that it meant.
+                // SAFETY: the program's arguments unchanged, to the function that it called.
                 unsafe { real(comm, name, mode, hints, handle) }
             }
         }
@@ -33,11 +33,11 @@ named! {
             let Some(real) = real!("PMPI_File_close", fn(*mut File) -> c_int) else {
                 return super::absent(abi::file_null(), "PMPI_File_close");
             };
-            // SAFETY: the program's argument as it came.
+            // SAFETY: the program's argument unchanged.
             return unsafe { real(handle) };
         };
         file.file.served().note("close");
-        // Its own handler may be asked as long as the handle lives; afterwards the default one.
+        // The file's own handler is called while the handle lives; afterwards the default one.
         match protected(|| open::close(handle, &file)) {
             Ok(()) => 0,
             Err(problem) => raise(abi::file_null(), &problem),
@@ -53,7 +53,7 @@ named! {
             Ok(None) => {
                 let real = real!("PMPI_File_delete", fn(*const c_char, Info) -> c_int);
                 let Some(real) = real else { return super::absent(abi::file_null(), "PMPI_File_delete") };
-                // SAFETY: the program's arguments as they came.
+                // SAFETY: the program's arguments unchanged.
                 unsafe { real(name, hints) }
             }
         }
@@ -65,18 +65,17 @@ served! {
     MPI_File_preallocate PMPI_File_preallocate "preallocate" (bytes: Offset) |file| file.file.preallocate(bytes);
     MPI_File_get_size PMPI_File_get_size "get_size" (bytes: *mut Offset) |file| put(bytes, file.file.size()?);
     MPI_File_get_group PMPI_File_get_group "get_group" (group: *mut Group) |file| {
-        // Without nobody: a group of the same ranks, which the program may free.
+        // Excluding no rank: a group of the same ranks, which the program may free.
         let mut made = abi::group_none();
         api::group_excl(file.members(), 0, std::ptr::null(), &raw mut made)?;
         put(group, made)
     };
     MPI_File_get_amode PMPI_File_get_amode "get_amode" (mode: *mut c_int) |file| put(mode, file.mode);
     MPI_File_set_info PMPI_File_set_info "set_info" (hints: Info) |opened| {
-        opened.file.set_info(info::pairs(hints).map(Wishes::of_info))
+        opened.file.set_info(info::pairs(hints).map(InfoHints::of_info))
     };
     MPI_File_get_info PMPI_File_get_info "get_info" (hints: *mut Info) |file| {
-        let pairs = file.file.on_file(|file| Ok(in_force(file)))?;
-        put(hints, info::make(&pairs)?)
+        put(hints, info::make(&file.file.info()?)?)
     };
     MPI_File_set_view PMPI_File_set_view "set_view" (displacement: Offset, etype: Datatype, filetype: Datatype, datarep: *const c_char, _hints: Info)
         |file| views::set(&file, displacement, (etype, filetype), datarep);
@@ -92,7 +91,7 @@ served! {
         |file| put(offset, file.file.position_shared()?);
     MPI_File_get_type_extent PMPI_File_get_type_extent "get_type_extent" (datatype: Datatype, extent: *mut Aint) |file| {
         let found = views::type_extent(&file, datatype)?;
-        let large = |_| Problem::new(Class::ValueTooLarge, format!("an extent of {found}"));
+        let large = |_| MpiError::new(Class::ValueTooLarge, format!("an extent of {found}"));
         put(extent, Aint::try_from(found).map_err(large)?)
     };
     MPI_File_get_type_extent_c PMPI_File_get_type_extent_c "get_type_extent" (datatype: Datatype, extent: *mut Count)

@@ -1,10 +1,11 @@
-//! Handles, error handlers and representations. Handles of Pario's files are the MPI library's own, so that it serves these calls.
+//! Handles, error handlers and representations. Handles of Pario's files are created by the MPI library, which therefore serves
+//! these calls.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::{self, Errhandler, File};
 use crate::ffi::convert::text;
-use crate::ffi::datareps::{Convert, ConvertFn, ConvertLargeFn, ExtentFn, Registered, register};
+use crate::ffi::datareps::{Convert, ConvertFn, ConvertLargeFn, ExtentFn, RegisteredRep, register};
 use crate::ffi::errors::serve;
 
 /// Functions that the MPI library serves for every handle: `NAME PNAME (arguments) -> result, if there is none`.
@@ -13,7 +14,7 @@ macro_rules! passed_on {
         named! {
             $name $pname ($($arg: $ty),*) -> $ret {
                 let Some(real) = real!(stringify!($pname), fn($($ty),*) -> $ret) else { return $without };
-                // SAFETY: the program's arguments as they came, to the function that it meant.
+                // SAFETY: the program's arguments unchanged, to the function that it called.
                 unsafe { real($($arg),*) }
             }
         }
@@ -35,20 +36,20 @@ passed_on! {
         super::absent(file, "PMPI_File_call_errhandler");
 }
 
-// The MPI library learns of it too, for its own files.
+// RegisteredRep at the MPI library too, for its own files.
 named! {
     MPI_Register_datarep PMPI_Register_datarep (name: *const c_char, read: Option<ConvertFn>, write: Option<ConvertFn>, extent: ExtentFn, extra: *mut c_void) -> c_int {
         let code = serve(abi::file_null(), || {
             let functions =
-                Registered { read: Convert::Small(read), write: Convert::Small(write), extent, extra };
+                RegisteredRep { read: Convert::Small(read), write: Convert::Small(write), extent, extra };
             register(&text(name, "a data representation")?, functions)
         });
         type Function = Option<ConvertFn>;
         let real =
             real!("PMPI_Register_datarep", fn(*const c_char, Function, Function, ExtentFn, *mut c_void) -> c_int);
         if let Some(real) = real.filter(|_| code == 0) {
-            // A library that has no registered representations says so when a file of its own wants one.
-            // SAFETY: the program's arguments as they came.
+            // A library without registered representations reports it when a file of its own uses one.
+            // SAFETY: the program's arguments unchanged.
             let _ = unsafe { real(name, read, write, extent, extra) };
         }
         code
@@ -59,7 +60,7 @@ named! {
     MPI_Register_datarep_c PMPI_Register_datarep_c (name: *const c_char, read: Option<ConvertLargeFn>, write: Option<ConvertLargeFn>, extent: ExtentFn, extra: *mut c_void) -> c_int {
         serve(abi::file_null(), || {
             let functions =
-                Registered { read: Convert::Large(read), write: Convert::Large(write), extent, extra };
+                RegisteredRep { read: Convert::Large(read), write: Convert::Large(write), extent, extra };
             register(&text(name, "a data representation")?, functions)
         })
     }

@@ -1,23 +1,23 @@
-//! Accesses that go on when they return: with requests, and in two halves.
+//! Non-blocking accesses: with requests, and split collective.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use pario_mpi::{Place, Result, Together};
+use pario_mpi::{AccessOrigin, Result, Together};
 
 use crate::abi::Request;
 use crate::ffi::access::Buffer;
 use crate::ffi::api::{Offset, Status};
 use crate::ffi::convert::put;
-use crate::ffi::requests::{self, Way};
+use crate::ffi::requests::{self, RequestDirection};
 use crate::ffi::split;
-use crate::ffi::table::Opened;
+use crate::ffi::table::OpenHandle;
 
 /// An access and whether it is collective.
-type Access = (Way, Place, Together);
+type Access = (RequestDirection, AccessOrigin, Together);
 
 fn start(
-    file: &Arc<Opened>,
+    file: &Arc<OpenHandle>,
     (way, place, together): Access,
     buffer: Buffer,
     request: *mut Request,
@@ -27,37 +27,37 @@ fn start(
 
 counted! {
     MPI_File_iread_at PMPI_File_iread_at MPI_File_iread_at_c PMPI_File_iread_at_c "iread_at" (offset: Offset) (request: *mut Request)
-        |file, buffer| start(&file, (Way::Read, Place::At(offset), Together::No), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Read, AccessOrigin::At(offset), Together::No), buffer, request);
     MPI_File_iread_at_all PMPI_File_iread_at_all MPI_File_iread_at_all_c PMPI_File_iread_at_all_c "iread_at_all" (offset: Offset) (request: *mut Request)
-        |file, buffer| start(&file, (Way::Read, Place::At(offset), Together::Yes), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Read, AccessOrigin::At(offset), Together::Yes), buffer, request);
     MPI_File_iread PMPI_File_iread MPI_File_iread_c PMPI_File_iread_c "iread" () (request: *mut Request)
-        |file, buffer| start(&file, (Way::Read, Place::Individual, Together::No), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Read, AccessOrigin::Individual, Together::No), buffer, request);
     MPI_File_iread_all PMPI_File_iread_all MPI_File_iread_all_c PMPI_File_iread_all_c "iread_all" () (request: *mut Request)
-        |file, buffer| start(&file, (Way::Read, Place::Individual, Together::Yes), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Read, AccessOrigin::Individual, Together::Yes), buffer, request);
     MPI_File_iread_shared PMPI_File_iread_shared MPI_File_iread_shared_c PMPI_File_iread_shared_c "iread_shared" () (request: *mut Request)
-        |file, buffer| start(&file, (Way::Read, Place::Shared, Together::No), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Read, AccessOrigin::Shared, Together::No), buffer, request);
     MPI_File_iwrite_at PMPI_File_iwrite_at MPI_File_iwrite_at_c PMPI_File_iwrite_at_c "iwrite_at" (offset: Offset) (request: *mut Request)
-        |file, buffer| start(&file, (Way::Write, Place::At(offset), Together::No), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Write, AccessOrigin::At(offset), Together::No), buffer, request);
     MPI_File_iwrite_at_all PMPI_File_iwrite_at_all MPI_File_iwrite_at_all_c PMPI_File_iwrite_at_all_c "iwrite_at_all" (offset: Offset) (request: *mut Request)
-        |file, buffer| start(&file, (Way::Write, Place::At(offset), Together::Yes), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Write, AccessOrigin::At(offset), Together::Yes), buffer, request);
     MPI_File_iwrite PMPI_File_iwrite MPI_File_iwrite_c PMPI_File_iwrite_c "iwrite" () (request: *mut Request)
-        |file, buffer| start(&file, (Way::Write, Place::Individual, Together::No), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Write, AccessOrigin::Individual, Together::No), buffer, request);
     MPI_File_iwrite_all PMPI_File_iwrite_all MPI_File_iwrite_all_c PMPI_File_iwrite_all_c "iwrite_all" () (request: *mut Request)
-        |file, buffer| start(&file, (Way::Write, Place::Individual, Together::Yes), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Write, AccessOrigin::Individual, Together::Yes), buffer, request);
     MPI_File_iwrite_shared PMPI_File_iwrite_shared MPI_File_iwrite_shared_c PMPI_File_iwrite_shared_c "iwrite_shared" () (request: *mut Request)
-        |file, buffer| start(&file, (Way::Write, Place::Shared, Together::No), buffer, request);
+        |file, buffer| start(&file, (RequestDirection::Write, AccessOrigin::Shared, Together::No), buffer, request);
     MPI_File_read_at_all_begin PMPI_File_read_at_all_begin MPI_File_read_at_all_begin_c PMPI_File_read_at_all_begin_c "read_at_all_begin" (offset: Offset) ()
-        |file, buffer| split::begin(&file, "read_at_all", Way::Read, Place::At(offset), buffer);
+        |file, buffer| split::begin(&file, "read_at_all", RequestDirection::Read, AccessOrigin::At(offset), buffer);
     MPI_File_read_all_begin PMPI_File_read_all_begin MPI_File_read_all_begin_c PMPI_File_read_all_begin_c "read_all_begin" () ()
-        |file, buffer| split::begin(&file, "read_all", Way::Read, Place::Individual, buffer);
+        |file, buffer| split::begin(&file, "read_all", RequestDirection::Read, AccessOrigin::Individual, buffer);
     MPI_File_read_ordered_begin PMPI_File_read_ordered_begin MPI_File_read_ordered_begin_c PMPI_File_read_ordered_begin_c "read_ordered_begin" () ()
-        |file, buffer| split::begin(&file, "read_ordered", Way::Read, Place::Ordered, buffer);
+        |file, buffer| split::begin(&file, "read_ordered", RequestDirection::Read, AccessOrigin::Ordered, buffer);
     MPI_File_write_at_all_begin PMPI_File_write_at_all_begin MPI_File_write_at_all_begin_c PMPI_File_write_at_all_begin_c "write_at_all_begin" (offset: Offset) ()
-        |file, buffer| split::begin(&file, "write_at_all", Way::Write, Place::At(offset), buffer);
+        |file, buffer| split::begin(&file, "write_at_all", RequestDirection::Write, AccessOrigin::At(offset), buffer);
     MPI_File_write_all_begin PMPI_File_write_all_begin MPI_File_write_all_begin_c PMPI_File_write_all_begin_c "write_all_begin" () ()
-        |file, buffer| split::begin(&file, "write_all", Way::Write, Place::Individual, buffer);
+        |file, buffer| split::begin(&file, "write_all", RequestDirection::Write, AccessOrigin::Individual, buffer);
     MPI_File_write_ordered_begin PMPI_File_write_ordered_begin MPI_File_write_ordered_begin_c PMPI_File_write_ordered_begin_c "write_ordered_begin" () ()
-        |file, buffer| split::begin(&file, "write_ordered", Way::Write, Place::Ordered, buffer);
+        |file, buffer| split::begin(&file, "write_ordered", RequestDirection::Write, AccessOrigin::Ordered, buffer);
 }
 
 served! {

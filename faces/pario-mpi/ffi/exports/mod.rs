@@ -1,16 +1,16 @@
-//! The names that C sees. Each function finds its file; what is not Pario's is passed on as it came.
+//! The exported C names. Each function finds its file; calls on files of the MPI library are passed on unchanged.
 //!
-//! Always: a function checks and converts, calls one function of ours, and converts back.
+//! Always: a function checks and converts, calls one function of this crate, and converts back.
 
 use std::ffi::c_int;
 
-use pario_mpi::{Class, Problem};
+use pario_mpi::{Class, MpiError};
 
 use super::errors;
 use crate::abi::File;
 
-/// A function under its own name and its profiling name, which Fortran bindings and profilers call. Neither calls the other: a profiler
-/// that is preloaded in front has the first name, and would be called back for ever.
+/// A function under its own name and its profiling name, which Fortran bindings and profilers call. Neither calls the other: a
+/// preloaded profiler defines the first name, and would be called back without end.
 macro_rules! named {
     ($name:ident $pname:ident ($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
         const _: () = {
@@ -18,7 +18,7 @@ macro_rules! named {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-                // SAFETY: what the program passes, as it came.
+                // SAFETY: the program's arguments unchanged.
                 unsafe { both($($arg),*) }
             }
 
@@ -39,7 +39,7 @@ macro_rules! served {
                 let Some($file) = $crate::ffi::table::find(fh) else {
                     let real = real!(stringify!($pname), fn($crate::abi::File $(, $ty)*) -> std::ffi::c_int);
                     let Some(real) = real else { return $crate::ffi::exports::absent(fh, stringify!($pname)) };
-                    // SAFETY: the program's arguments as they came, to the function that it meant.
+                    // SAFETY: the program's arguments unchanged, to the function that it called.
                     return unsafe { real(fh $(, $arg)*) };
                 };
                 $file.file.served().note($call);
@@ -72,8 +72,8 @@ mod control;
 mod handles;
 mod later;
 
-/// A function that the MPI library has not, called for a file of the MPI library's.
+/// The error for a function that the MPI library lacks, called for a file of the MPI library.
 fn absent(file: File, name: &str) -> c_int {
     let text = format!("the MPI library has no {name}");
-    errors::raise(file, &Problem::new(Class::UnsupportedOperation, text))
+    errors::raise(file, &MpiError::new(Class::UnsupportedOperation, text))
 }

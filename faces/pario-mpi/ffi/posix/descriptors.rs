@@ -1,8 +1,9 @@
 //! Calls on descriptors.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 
-use pario_mpi::posix::Whence;
+use pario_mpi::posix::{PosixFile, Whence};
 
 use super::{counted, done, failed, file_of, forget, libc_call};
 
@@ -22,8 +23,8 @@ macro_rules! on_descriptor {
     )* };
 }
 
-/// The program's buffer, for filling.
-fn target<'a>(buffer: *mut c_void, bytes: usize) -> &'a mut [u8] {
+/// The program's buffer, for reading into.
+pub(super) fn target<'a>(buffer: *mut c_void, bytes: usize) -> &'a mut [u8] {
     if bytes == 0 || buffer.is_null() {
         return &mut [];
     }
@@ -31,8 +32,8 @@ fn target<'a>(buffer: *mut c_void, bytes: usize) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(buffer.cast(), bytes) }
 }
 
-/// The program's buffer, for taking from.
-fn source<'a>(buffer: *const c_void, bytes: usize) -> &'a [u8] {
+/// The program's buffer, for writing from.
+pub(super) fn source<'a>(buffer: *const c_void, bytes: usize) -> &'a [u8] {
     if bytes == 0 || buffer.is_null() {
         return &[];
     }
@@ -40,7 +41,7 @@ fn source<'a>(buffer: *const c_void, bytes: usize) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(buffer.cast(), bytes) }
 }
 
-fn whence(from: c_int) -> Result<Whence, c_int> {
+pub(super) fn whence(from: c_int) -> Result<Whence, c_int> {
     match from {
         libc::SEEK_SET => Ok(Whence::Start),
         libc::SEEK_CUR => Ok(Whence::Here),
@@ -62,7 +63,7 @@ on_descriptor! {
         |file| counted(|| file.write_at(offset, source(buffer, bytes)).map(|count| count as i64));
     pwrite64 "pwrite64" (buffer: *const c_void, bytes: usize, offset: i64) -> i64,
         |file| counted(|| file.write_at(offset, source(buffer, bytes)).map(|count| count as i64));
-    // What compilers make of these calls where they know how long the buffer is.
+    // Variants that compilers emit where they know the length of the buffer.
     __read_chk "__read_chk" (buffer: *mut c_void, bytes: usize, _room: usize) -> i64,
         |file| counted(|| file.read(target(buffer, bytes)).map(|count| count as i64));
     __pread_chk "__pread_chk" (buffer: *mut c_void, bytes: usize, offset: i64, _room: usize) -> i64,
@@ -88,7 +89,14 @@ pub(crate) unsafe extern "C" fn close(descriptor: c_int) -> c_int {
     let closed = unsafe { real(descriptor) };
     match ours {
         None => closed,
-        // Another thread that is inside a call has it until that ends, and closes it then.
-        Some(file) => std::sync::Arc::try_unwrap(file).map_or(0, |file| done(|| file.close())),
+        Some(file) => close_descriptor(file),
     }
+}
+
+/// One of a file's descriptors is closed. Other descriptors, or threads inside a call, keep the file until they end.
+pub(super) fn close_descriptor(file: Arc<PosixFile>) -> c_int {
+    done(|| {
+        file.closing();
+        Arc::try_unwrap(file).map_or(Ok(()), PosixFile::close)
+    })
 }

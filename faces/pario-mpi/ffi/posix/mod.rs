@@ -1,23 +1,29 @@
-//! POSIX calls on Pario's paths and descriptors; everything else goes to the C library.
+//! POSIX calls on Pario's paths and descriptors; all other calls go to the C library.
 //!
-//! A descriptor of Pario's is a real one, of the null device, so that no other file gets its number.
+//! A descriptor of Pario's is a real descriptor of the null device, so that no other file gets its number.
 //!
-//! Never: takes a lock or memory for a call that is not Pario's, once the environment has been looked at. Always: what Pario does
-//! inside goes to the C library, since none of its own paths and descriptors are Pario's.
+//! Never: takes a lock or memory for a call that is not Pario's, after the environment has been read once. Always: Pario's
+//! internal calls go to the C library, since its own paths and descriptors are not Pario's.
 
+mod copies;
 mod descriptors;
+mod locks;
+mod mapping;
 mod paths;
+mod refused;
+mod streams;
+mod vectors;
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Once, OnceLock, PoisonError, RwLock};
 
-use pario_mpi::posix::{Posix, PosixFile, PosixPath, posix_path};
+use pario_mpi::posix::{Posix, PosixFile, PosixPath, posix_path, report_paths};
 
 use super::errors::protected;
 
-/// A function of the C library, behind this one.
+/// A function of the C library, overridden by this library.
 macro_rules! libc_call {
     ($name:literal, fn($($ty:ty),*) -> $ret:ty) => {{
         static FOUND: std::sync::atomic::AtomicPtr<std::ffi::c_void> = std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
@@ -34,7 +40,7 @@ macro_rules! libc_call {
 pub(crate) use libc_call;
 
 static FILES: RwLock<Option<HashMap<c_int, Arc<PosixFile>>>> = RwLock::new(None);
-/// How many there are: a program that has none pays for one load.
+/// Number of descriptors: a program that has none pays for one load.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// The file of a descriptor; `None`: it is not Pario's.
@@ -45,7 +51,7 @@ fn file_of(descriptor: c_int) -> Option<Arc<PosixFile>> {
     FILES.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.get(&descriptor).map(Arc::clone)
 }
 
-/// Gives a file a descriptor.
+/// Creates a descriptor for a file.
 fn describe(file: PosixFile) -> Posix<c_int> {
     // SAFETY: the path ends with a zero; the call has no other conditions.
     let descriptor =
@@ -53,10 +59,43 @@ fn describe(file: PosixFile) -> Posix<c_int> {
     if descriptor < 0 {
         return Err(libc::EMFILE);
     }
-    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    files.get_or_insert_default().insert(descriptor, Arc::new(file));
-    OPEN.fetch_add(1, Ordering::Relaxed);
+    name(descriptor, Arc::new(file));
     Ok(descriptor)
+}
+
+/// Binds a descriptor to a file; returns the file that it was bound to before.
+fn name(descriptor: c_int, file: Arc<PosixFile>) -> Option<Arc<PosixFile>> {
+    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    let before = files.get_or_insert_default().insert(descriptor, file);
+    if before.is_none() {
+        OPEN.fetch_add(1, Ordering::Relaxed);
+    }
+    before
+}
+
+/// Registers the report of served calls at the end of the program.
+fn report_at_end() {
+    static OWNER: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn report() {
+        // A forked child has its parent's counts.
+        if OWNER.load(Ordering::Relaxed) != std::process::id() {
+            return;
+        }
+        // A panic was printed to standard error.
+        let _ = protected(|| {
+            let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+            files.iter().flat_map(HashMap::values).for_each(|file| file.report());
+            report_paths();
+            Ok(())
+        });
+    }
+    static ASKED: Once = Once::new();
+    ASKED.call_once(|| {
+        OWNER.store(std::process::id(), Ordering::Relaxed);
+        // SAFETY: the function lives as long as this library, which is never unloaded. If registration fails, nothing is
+        // reported.
+        let _ = unsafe { libc::atexit(report) };
+    });
 }
 
 fn forget(descriptor: c_int) -> Option<Arc<PosixFile>> {
@@ -69,7 +108,7 @@ fn forget(descriptor: c_int) -> Option<Arc<PosixFile>> {
     Some(file)
 }
 
-/// Where a path leads; `None`: to the C library.
+/// Resolves a path; `None`: a path of the C library.
 fn ours(path: *const c_char) -> Option<Posix<PosixPath>> {
     static MAPPED: OnceLock<bool> = OnceLock::new();
     if path.is_null() {
@@ -86,12 +125,15 @@ fn ours(path: *const c_char) -> Option<Posix<PosixPath>> {
     let found = protected(|| Ok(posix_path(name))).unwrap_or(Err(libc::EIO));
     match found {
         Ok(None) => None,
-        Ok(Some(place)) => Some(Ok(place)),
+        Ok(Some(place)) => {
+            report_at_end();
+            Some(Ok(place))
+        }
         Err(number) => Some(Err(number)),
     }
 }
 
-/// Sets `errno` and returns what C calls return then.
+/// Sets `errno` and returns -1.
 fn failed(number: c_int) -> c_int {
     // SAFETY: the C library gives each thread its own variable.
     let place = unsafe { libc::__errno_location() };
@@ -108,7 +150,7 @@ fn done(work: impl FnOnce() -> Posix<()>) -> c_int {
     }
 }
 
-/// A call that counts.
+/// A call that returns a count.
 fn counted(work: impl FnOnce() -> Posix<i64>) -> i64 {
     match protected(|| Ok(work())).unwrap_or(Err(libc::EIO)) {
         Ok(count) => count,

@@ -39,12 +39,12 @@ fn mode(flags: c_int, permissions: c_uint) -> PosixMode {
     }
 }
 
-fn open_with(place: &pario_mpi::posix::PosixPath, flags: c_int, permissions: c_uint) -> c_int {
+pub(super) fn open_with(place: &pario_mpi::posix::PosixPath, flags: c_int, permissions: c_uint) -> c_int {
     let opened = super::protected(|| Ok(place.open(mode(flags, permissions)).and_then(describe)));
     opened.unwrap_or(Err(libc::EIO)).unwrap_or_else(failed)
 }
 
-/// C's structure from ours.
+/// Converts attributes to C's structure.
 pub(super) fn fill(to: *mut libc::stat, attr: &FileAttr) -> Posix<()> {
     if to.is_null() {
         return Err(libc::EFAULT);
@@ -77,7 +77,7 @@ pub(super) fn fill(to: *mut libc::stat, attr: &FileAttr) -> Posix<()> {
 on_path! {
     open "open" (flags: c_int, permissions: c_uint) |place| open_with(&place, flags, permissions);
     open64 "open64" (flags: c_int, permissions: c_uint) |place| open_with(&place, flags, permissions);
-    // What compilers make of `open` without permissions.
+    // Variants that compilers emit for `open` without permissions.
     __open_2 "__open_2" (flags: c_int) |place| open_with(&place, flags, 0);
     __open64_2 "__open64_2" (flags: c_int) |place| open_with(&place, flags, 0);
     creat "creat" (permissions: c_uint) |place| open_with(&place, libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC, permissions);
@@ -85,9 +85,10 @@ on_path! {
     stat64 "stat64" (to: *mut libc::stat) |place| done(|| fill(to, &place.stat(true)?));
     lstat "lstat" (to: *mut libc::stat) |place| done(|| fill(to, &place.stat(false)?));
     lstat64 "lstat64" (to: *mut libc::stat) |place| done(|| fill(to, &place.stat(false)?));
-    // Whoever may use the partition may use its files.
+    // A user with access to the partition has access to its files.
     access "access" (_how: c_int) |place| done(|| place.stat(true).map(|_| ()));
     unlink "unlink" () |place| done(|| place.unlink());
+    remove "remove" () |place| done(|| place.remove());
     truncate "truncate" (bytes: i64) |place| done(|| place.truncate(bytes));
     truncate64 "truncate64" (bytes: i64) |place| done(|| place.truncate(bytes));
     mkdir "mkdir" (_permissions: c_uint) |place| done(|| place.mkdir());
@@ -99,7 +100,7 @@ on_path! {
     };
 }
 
-/// Calls of programs that were built with an older C library, where these had a version in front.
+/// Entry points of older C libraries, with a version argument in front.
 macro_rules! versioned {
     ($($name:ident $symbol:literal, $follow:expr;)*) => { $(
         /// See POSIX.

@@ -1,5 +1,5 @@
-//! The program's own memory: the one thing here that the compiler cannot check.
+//! The program's memory: the only part of this crate that the compiler cannot check.
 
 mod memory;
 
-pub use memory::Memory;
+pub use memory::ProgramMemory;

@@ -336,6 +336,56 @@ static void large(void)
 #endif
 }
 
+/* File types that repeat at less than their own length: bytes 0 and 3, every two bytes. */
+static void interleaving(void)
+{
+    enum { BYTES = 64, PIECE = 1000 };
+    int lengths[2] = {1, 1}, i;
+    MPI_Aint places[2] = {0, 3};
+    MPI_Datatype pair, woven, twice;
+    MPI_Status status;
+    unsigned char *mine = malloc(BYTES * PIECE), *back = malloc((BYTES + 2) * PIECE);
+    char name[32];
+    MPI_File file;
+    snprintf(name, sizeof name, "woven%d", rank);
+    file = open_file(MPI_COMM_SELF, name, NEW);
+    for (i = 0; i < BYTES * PIECE; i++)
+        mine[i] = (unsigned char) (i * 7 + i / 256 + rank + 1);
+    MPI_Type_create_hindexed(2, lengths, places, MPI_BYTE, &pair);
+    MPI_Type_create_resized(pair, 0, 2, &woven);
+    MPI_Type_commit(&woven);
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, woven, "native", MPI_INFO_NULL));
+    OK(MPI_File_write(file, mine, BYTES, MPI_BYTE, &status));
+    OK(MPI_File_read_at(file, 0, back, BYTES, MPI_BYTE, &status));
+    CHECK(memcmp(mine, back, BYTES) == 0);
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    OK(MPI_File_read(file, back, BYTES + 2, MPI_BYTE, &status));
+    for (i = 0; i < BYTES; i++)
+        CHECK(back[i / 2 * 2 + i % 2 * 3] == mine[i]);
+    /* Many of them, together. */
+    OK(MPI_File_set_view(file, 5, MPI_BYTE, woven, "native", MPI_INFO_NULL));
+    OK(MPI_File_write_at_all(file, 2, mine, BYTES * PIECE, MPI_BYTE, &status));
+    OK(MPI_File_read_at_all(file, 2, back, BYTES * PIECE, MPI_BYTE, &status));
+    CHECK(memcmp(mine, back, BYTES * PIECE) == 0);
+    OK(MPI_File_sync(file));
+    MPI_Type_free(&pair);
+    places[1] = 2;
+    MPI_Type_create_hindexed(2, lengths, places, MPI_BYTE, &pair);
+    MPI_Type_create_resized(pair, 0, 2, &twice);
+    MPI_Type_commit(&twice);
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, twice, "native", MPI_INFO_NULL));
+    FAILS(MPI_File_write_at(file, 0, mine, 4, MPI_BYTE, &status), MPI_ERR_TYPE);
+    OK(MPI_File_write_at(file, 0, mine, 2, MPI_BYTE, &status));
+    OK(MPI_File_read_at(file, 0, back, 4, MPI_BYTE, &status));
+    CHECK(back[0] == mine[0] && back[1] == mine[1] && back[2] == mine[1]);
+    MPI_Type_free(&pair);
+    MPI_Type_free(&woven);
+    MPI_Type_free(&twice);
+    OK(MPI_File_close(&file));
+    free(mine);
+    free(back);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -347,5 +397,6 @@ int main(int argc, char **argv)
     mistakes();
     different_files(argc > 2 ? argv[2] : NULL);
     large();
+    interleaving();
     return end();
 }

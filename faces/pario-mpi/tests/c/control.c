@@ -138,6 +138,7 @@ static void hints(void)
     MPI_Info_set(info, "striping_factor", "1");
     MPI_Info_set(info, "cb_buffer_size", "nonsense");
     MPI_Info_set(info, "no_such_hint", "1");
+    MPI_Info_set(info, "romio_ds_write", "disable");
     OK(MPI_File_open(MPI_COMM_WORLD, name_of("hints"), NEW, info, &file));
     OK(MPI_File_set_info(file, info));
     MPI_Info_free(&info);
@@ -150,6 +151,26 @@ static void hints(void)
     CHECK(flag && strcmp(value, "true") == 0);
     MPI_Info_get(info, "no_such_hint", MPI_MAX_INFO_VAL, value, &flag);
     CHECK(!flag);
+    /* What ROMIO's users look for is there: as it was given, or as ROMIO has it. */
+    const char *told[][2] = {{"romio_ds_write", "disable"}, {"romio_ds_read", "automatic"}, {"romio_cb_read", "automatic"},
+        {"romio_cb_write", "automatic"}, {"cb_buffer_size", "16777216"}, {"ind_rd_buffer_size", "4194304"},
+        {"ind_wr_buffer_size", "524288"}, {"romio_no_indep_rw", "false"}, {"cb_nodes", "1"}, {"cb_config_list", "*:1"}};
+    for (int at = 0; at < (int) (sizeof told / sizeof told[0]); at++) {
+        MPI_Info_get(info, told[at][0], MPI_MAX_INFO_VAL, value, &flag);
+        CHECK(flag && strcmp(value, told[at][1]) == 0);
+        if (!flag || strcmp(value, told[at][1]) != 0)
+            fprintf(stderr, "%s is %s\n", told[at][0], flag ? value : "not told");
+    }
+    MPI_Info_free(&info);
+    OK(MPI_File_close(&file));
+    /* A file lies on as many servers as there are, if more were wished. */
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "striping_factor", "64");
+    OK(MPI_File_open(MPI_COMM_WORLD, name_of("wide"), NEW, info, &file));
+    MPI_Info_free(&info);
+    OK(MPI_File_get_info(file, &info));
+    MPI_Info_get(info, "striping_factor", MPI_MAX_INFO_VAL, value, &flag);
+    CHECK(flag && atoi(value) == 2);
     MPI_Info_free(&info);
     OK(MPI_File_close(&file));
 }
@@ -175,11 +196,11 @@ static void changed_hints(void)
         MPI_Info_get(info, "pario_method", MPI_MAX_INFO_VAL, value, &flag);
         CHECK(flag && strcmp(value, methods[at]) == 0);
         MPI_Info_get(info, "romio_cb_write", MPI_MAX_INFO_VAL, value, &flag);
-        CHECK(flag && strcmp(value, at == 0 ? "enable" : "disable") == 0);
+        CHECK(flag && strcmp(value, at == 0 ? "enable" : "automatic") == 0);
         MPI_Info_get(info, "cb_buffer_size", MPI_MAX_INFO_VAL, value, &flag);
-        CHECK(at == 0 ? flag && atoi(value) == 1048576 : !flag);
+        CHECK(flag && atoi(value) == 1048576);
         MPI_Info_get(info, "cb_nodes", MPI_MAX_INFO_VAL, value, &flag);
-        CHECK(at == 0 ? flag && atoi(value) == 1 : !flag);
+        CHECK(flag && atoi(value) == 1);
         MPI_Info_get(info, "striping_unit", MPI_MAX_INFO_VAL, value, &flag);
         CHECK(flag && atoi(value) != 12288); /* that is for files that are made */
         MPI_Info_free(&info);
@@ -193,10 +214,11 @@ static void changed_hints(void)
     OK(MPI_File_close(&file));
 }
 
-static int handled;
+static int handled, handlings;
 static void handler(MPI_File *file, int *code, ...)
 {
     (void) file;
+    handlings++;
     MPI_Error_class(*code, &handled);
 }
 
@@ -225,9 +247,13 @@ static void handlers(void)
     /* The default handler is that of MPI_FILE_NULL. */
     OK(MPI_File_create_errhandler(handler, &own));
     OK(MPI_File_set_errhandler(MPI_FILE_NULL, own));
-    handled = 0;
+    handled = handlings = 0;
     FAILS(MPI_File_open(MPI_COMM_WORLD, name_of("none"), MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
-    CHECK(handled == MPI_ERR_NO_SUCH_FILE);
+    CHECK(handled == MPI_ERR_NO_SUCH_FILE && handlings == 1);
+    FAILS(MPI_File_open(MPI_COMM_WORLD, name_of("none"), MPI_MODE_RDONLY | MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_AMODE);
+    CHECK(handled == MPI_ERR_AMODE && handlings == 2);
+    FAILS(MPI_File_open(MPI_COMM_WORLD, "pario://bad name/x", NEW, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
+    CHECK(handled == MPI_ERR_BAD_FILE && handlings == 3);
     OK(MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN));
     MPI_Errhandler_free(&own);
 }
@@ -260,7 +286,8 @@ static void others(const char *dir)
     OK(MPI_File_write_at_all(file, rank * 4, &rank, 1, MPI_INT, MPI_STATUS_IGNORE));
     OK(MPI_File_close(&file));
     plain = fopen(name, "rb");
-    CHECK(plain == NULL);
+    int first = -1;
+    CHECK(plain != NULL && fread(&first, 4, 1, plain) == 1 && first == 0 && fclose(plain) == 0);
     file = open_file(MPI_COMM_WORLD, "file", MPI_MODE_RDONLY);
     OK(MPI_File_get_size(file, &bytes));
     CHECK(bytes == 4 * size);

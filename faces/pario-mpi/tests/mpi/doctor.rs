@@ -3,18 +3,18 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::installations::{Installation, install, target};
-use crate::world::World;
+use crate::fixture::MpiFixture;
+use crate::installations::{MpiInstallation, install, target};
 
-/// A script under another name; a link would not do, launchers look for their helpers beside them.
+/// A script under another name; a link does not work: launchers look for their helpers beside themselves.
 fn stand_in(name: &Path, program: &Path) {
     install(&format!("#!/bin/sh\nexec {} \"$@\"\n", program.display()), name);
 }
 
 #[test]
 fn the_doctor_proves_that_calls_are_served() {
-    for (installation, abi) in [(Installation::Mpich, "MPICH"), (Installation::OpenMpi, "Open MPI")] {
-        let world = World::new(installation);
+    for (installation, abi) in [(MpiInstallation::Mpich, "MPICH"), (MpiInstallation::OpenMpi, "Open MPI")] {
+        let world = MpiFixture::new(installation);
         // As if this MPI were the only one.
         let bin = world.path("bin");
         std::fs::create_dir(&bin).unwrap();
@@ -40,8 +40,8 @@ fn the_doctor_proves_that_calls_are_served() {
 
 #[test]
 fn the_environment_of_a_program_is_printed() {
-    let world = World::new(Installation::OpenMpi);
-    let program = world.compile(&Installation::OpenMpi.compiler(), "c/control.c", &["-std=c99"]);
+    let world = MpiFixture::new(MpiInstallation::OpenMpi);
+    let program = world.compile(&MpiInstallation::OpenMpi.compiler(), "c/control.c", &["-std=c99"]);
     let pario = |words: &[&str]| {
         let mut command = Command::new(target().join("pario"));
         command.args(words).env("PARIO_REGISTRY", world.path("registry")).env_remove("LD_PRELOAD");
@@ -51,12 +51,14 @@ fn the_environment_of_a_program_is_printed() {
     };
     pario(&["up", "--name", "e", "--servers", "1"]);
     let found = pario(&["env", "e", "--", program.to_str().unwrap()]);
-    let none = pario(&["env", "e", "--mpi", "none"]);
+    let none = pario(&["env", "e", "--preload", "--mpi", "none"]);
+    let unasked = pario(&["env", "e"]);
     pario(&["down", "e", "--destroy"]);
     assert!(found.contains("export PARIO_PARTITION='e'\n"), "{found}");
     assert!(
-        found.contains(&format!("export LD_PRELOAD='{}'", Installation::OpenMpi.preload().display())),
+        found.contains(&format!("export LD_PRELOAD='{}'", MpiInstallation::OpenMpi.preload().display())),
         "{found}"
     );
     assert!(!none.contains("LD_PRELOAD"), "{none}");
+    assert!(!unasked.contains("LD_PRELOAD"), "{unasked}");
 }

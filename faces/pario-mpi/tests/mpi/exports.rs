@@ -1,17 +1,17 @@
-//! Every name of an MPI library that takes a file is ours: a forgotten one would act on the null device.
+//! Every file call of an MPI library is exported by Pario: a missing one would act on the null device.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use crate::installations::{Installation, output};
+use crate::installations::{MpiInstallation, output};
 
-const ALL: [Installation; 5] = [
-    Installation::Mpich,
-    Installation::OpenMpi,
-    Installation::Standard,
-    Installation::Mpich5,
-    Installation::OpenMpi5,
+const ALL: [MpiInstallation; 5] = [
+    MpiInstallation::Mpich,
+    MpiInstallation::OpenMpi,
+    MpiInstallation::Standard,
+    MpiInstallation::Mpich5,
+    MpiInstallation::OpenMpi5,
 ];
 
 /// Functions that a library defines.
@@ -59,9 +59,9 @@ fn no_library_of_ours_needs_an_mpi() {
 
 #[test]
 fn the_wrong_library_says_so_at_once() {
-    let world = crate::world::World::new(Installation::OpenMpi);
-    let program = world.compile(&Installation::OpenMpi.compiler(), "c/control.c", &["-std=c99"]);
-    let ran = Command::new(program).env("LD_PRELOAD", Installation::Mpich.preload()).output().unwrap();
+    let world = crate::fixture::MpiFixture::new(MpiInstallation::OpenMpi);
+    let program = world.compile(&MpiInstallation::OpenMpi.compiler(), "c/control.c", &["-std=c99"]);
+    let ran = Command::new(program).env("LD_PRELOAD", MpiInstallation::Mpich.preload()).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(1), "{said}");
     assert!(said.contains("preload libpario_mpi_openmpi.so instead"), "{said}");

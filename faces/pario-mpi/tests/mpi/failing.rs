@@ -1,4 +1,4 @@
-//! What goes wrong: a rank that is killed, a child of a rank, servers that die.
+//! Failures: a killed rank, a forked child of a rank, dead servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use pario::core::Clock as _;
 
-use crate::installations::{Installation, target};
-use crate::world::World;
+use crate::fixture::MpiFixture;
+use crate::installations::{MpiInstallation, target};
 
-/// How long servers may take to be there, or ranks to notice that they are not.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Limit for servers to start, or for ranks to notice their death.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
-fn program(world: &World) -> String {
+fn program(world: &MpiFixture) -> String {
     let options = ["-std=gnu99", "-Wno-unused-function"];
     world.compile(&world.installation.compiler(), "c/failing.c", &options).display().to_string()
 }
 
 #[test]
 fn a_forked_child_is_told_and_disturbs_nobody() {
-    for installation in [Installation::Mpich, Installation::OpenMpi] {
-        let world = World::new(installation);
+    for installation in [MpiInstallation::Mpich, MpiInstallation::OpenMpi] {
+        let world = MpiFixture::new(installation);
         let (program, dir) = (program(&world), world.path("").display().to_string());
         let ran = world.run(2, &[program.as_str(), "pario://p/", dir.as_str(), "forked"], &[]);
         assert!(ran.ok && ran.out.contains(", 0 failures"), "{}\n{}", ran.out, ran.complaints());
@@ -29,8 +29,8 @@ fn a_forked_child_is_told_and_disturbs_nobody() {
 
 #[test]
 fn what_a_killed_rank_wrote_is_staged() {
-    for installation in [Installation::Mpich, Installation::OpenMpi] {
-        let world = World::new(installation);
+    for installation in [MpiInstallation::Mpich, MpiInstallation::OpenMpi] {
+        let world = MpiFixture::new(installation);
         let (program, dir) = (program(&world), world.path("").display().to_string());
         let out = world.path("out").display().to_string();
         let words = [program.as_str(), "pario://p/", dir.as_str(), "killed"];
@@ -45,22 +45,22 @@ fn what_a_killed_rank_wrote_is_staged() {
     }
 }
 
-/// A small file system of its own; gone when the test is.
-struct Tmpfs(PathBuf);
+/// A small file system for one test, unmounted on drop.
+struct SmallTmpfs(PathBuf);
 
-impl Tmpfs {
-    fn new(path: PathBuf, size: &str) -> Tmpfs {
+impl SmallTmpfs {
+    fn new(path: PathBuf, size: &str) -> SmallTmpfs {
         std::fs::create_dir_all(&path).unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", size, "pario-test"]).arg(&path);
         crate::installations::output(&mut mount);
-        Tmpfs(path)
+        SmallTmpfs(path)
     }
 }
 
-impl Drop for Tmpfs {
+impl Drop for SmallTmpfs {
     fn drop(&mut self) {
-        // A server that just ended may hold it for a moment; lazily it goes in any case.
+        // A server that just ended may hold it briefly; a lazy unmount succeeds in any case.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -71,11 +71,11 @@ fn a_full_disk_is_told_to_every_rank_needs_root() {
         eprintln!("SKIPPED, no file system can be mounted: not root");
         return;
     }
-    for installation in [Installation::Mpich, Installation::OpenMpi] {
-        let world = World::new(installation);
+    for installation in [MpiInstallation::Mpich, MpiInstallation::OpenMpi] {
+        let world = MpiFixture::new(installation);
         let (program, dir) = (program(&world), world.path("").display().to_string());
-        // The second server has no room for its half of 80 MiB; the first, which has the names, has.
-        let small = Tmpfs::new(world.path("small"), "size=16m");
+        // The second server has no space for its half of 80 MiB; the first, which has the names, has.
+        let small = SmallTmpfs::new(world.path("small"), "size=16m");
         let servers = format!("{},{}", world.path("large").display(), small.0.join("server").display());
         let words = [program.as_str(), "pario://p/", dir.as_str(), "full"];
         let ran = world.run_on(&servers, 2, &words);
@@ -86,8 +86,8 @@ fn a_full_disk_is_told_to_every_rank_needs_root() {
 
 #[test]
 fn servers_that_die_are_an_error_of_the_right_class_on_every_rank() {
-    let installation = Installation::Mpich;
-    let world = World::new(installation);
+    let installation = MpiInstallation::Mpich;
+    let world = MpiFixture::new(installation);
     let (program, dir) = (program(&world), world.path("").display().to_string());
     let sign = world.path("sign");
     let words = [program, "pario://p/".into(), dir, "servers".into(), sign.display().to_string()];
@@ -100,12 +100,12 @@ fn servers_that_die_are_an_error_of_the_right_class_on_every_rank() {
     });
 }
 
-/// Waits until every rank has synced what it wrote, then kills the servers.
-fn kill_servers(world: &World, ready: &Path) {
+/// Waits until every rank has synced its writes, then kills the servers.
+fn kill_servers(world: &MpiFixture, ready: &Path) {
     let clock = pario_sys::MonotonicClock;
     let begin = clock.now();
     while !ready.exists() {
-        assert!(clock.now().since(begin) < PATIENCE, "the ranks do not write");
+        assert!(clock.now().since(begin) < WAIT_MAX, "the ranks do not write");
         std::thread::yield_now();
     }
     let mut status = Command::new(target().join("pario"));

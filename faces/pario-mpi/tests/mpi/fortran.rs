@@ -1,12 +1,12 @@
 //! The three Fortran bindings.
 
-use crate::installations::Installation;
-use crate::world::World;
+use crate::fixture::MpiFixture;
+use crate::installations::MpiInstallation;
 
-fn run(installation: Installation, binding: &str) {
-    let world = World::new(installation);
+fn run(installation: MpiInstallation, binding: &str) {
+    let world = MpiFixture::new(installation);
     let compiler = installation.fortran().unwrap();
-    // Old bindings take buffers of any type, which newer compilers call a mistake.
+    // Old bindings accept buffers of any type, which newer compilers reject.
     let program = world.compile(&compiler, &format!("fortran/{binding}.f90"), &["-fallow-argument-mismatch"]);
     let ran = world.run(2, &[program.display().to_string().as_str(), "pario://p/fortran"], &[]);
     let name = format!("{binding} on {}", installation.name());
@@ -17,10 +17,10 @@ fn run(installation: Installation, binding: &str) {
 
 #[test]
 fn three_bindings_on_mpich() {
-    ["mpif", "mpi", "f08"].iter().for_each(|binding| run(Installation::Mpich, binding));
+    ["mpif", "mpi", "f08"].iter().for_each(|binding| run(MpiInstallation::Mpich, binding));
 }
 
 #[test]
 fn three_bindings_on_open_mpi() {
-    ["mpif", "mpi", "f08"].iter().for_each(|binding| run(Installation::OpenMpi, binding));
+    ["mpif", "mpi", "f08"].iter().for_each(|binding| run(MpiInstallation::OpenMpi, binding));
 }

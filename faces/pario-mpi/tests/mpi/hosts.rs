@@ -1,26 +1,27 @@
 //! Two hosts as network namespaces under one `mpiexec`: a partition with a server on each, ranks on both.
 //!
-//! Always: names are this process's own; when the hosts end, also by a failed test, their processes, namespaces and files go.
+//! Always: names are unique to this process; when the hosts end, also by a failed test, their processes, namespaces and files are
+//! removed.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::installations::{Installation, install, output, target};
-use crate::world::{Ran, World};
+use crate::fixture::{MpiFixture, ProgramRun};
+use crate::installations::{MpiInstallation, install, output, target};
 
 /// They exist inside the namespaces only.
 const ADDRESSES: [&str; 2] = ["10.78.1.1", "10.78.1.2"];
 
-struct Hosts {
-    world: World,
+struct TwoHosts {
+    world: MpiFixture,
     spaces: [String; 2],
 }
 
-impl Hosts {
-    /// Two hosts, or nothing where they cannot be had, which is said aloud.
-    fn new(installation: Installation) -> Option<Hosts> {
+impl TwoHosts {
+    /// Two hosts, or `None` with a message where namespaces are unavailable.
+    fn new(installation: MpiInstallation) -> Option<TwoHosts> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         if std::env::var_os("PARIO_TEST_SKIP_NETNS").is_some() || !rustix::process::geteuid().is_root() {
             eprintln!("SKIPPED, no network namespaces: not root, or PARIO_TEST_SKIP_NETNS is set");
@@ -28,8 +29,8 @@ impl Hosts {
         }
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let space = |letter: char| format!("pario-mpi-{}-{count}{letter}", std::process::id());
-        // From here on a failure tidies up, since `drop` knows the names.
-        let hosts = Hosts { world: World::new(installation), spaces: [space('a'), space('b')] };
+        // From here on a failure cleans up, since `drop` knows the names.
+        let hosts = TwoHosts { world: MpiFixture::new(installation), spaces: [space('a'), space('b')] };
         hosts.connect();
         hosts.furnish();
         Some(hosts)
@@ -48,8 +49,8 @@ impl Hosts {
         }
     }
 
-    /// The script by which one gets onto a host, as `ssh` would: launchers call it with options, a host and a command. Each host has
-    /// names of its own, and a label, since all share the kernel here and with it `/proc`, through which memory is found.
+    /// The script that enters a host, as `ssh` would: launchers call it with options, a host and a command. Each host has its own
+    /// names, and a label, since all share the kernel and its `/proc`, through which memory is found.
     fn furnish(&self) {
         let names = self.world.path("names");
         let mut list = "127.0.0.1 localhost\n".to_owned();
@@ -83,7 +84,7 @@ impl Hosts {
         command
     }
 
-    /// Brings `two` up, with a server on each host.
+    /// Starts `two`, with a server on each host.
     fn up(&self) {
         let servers = ADDRESSES.map(|address| format!("{address}:{}", self.storage(address).display()));
         let launch = format!("{} {{host}} {{command}}", self.world.path("enter").display());
@@ -97,16 +98,19 @@ impl Hosts {
     }
 
     /// Runs a program with two ranks on each host.
-    fn mpiexec(&self, program: &Path) -> Ran {
+    fn mpiexec(&self, program: &Path) -> ProgramRun {
         let (installation, enter) = (self.world.installation, self.world.path("enter"));
         let mut words = vec![installation.launcher().display().to_string()];
         let hosts = ADDRESSES.map(|address| format!("{address}:2")).join(",");
         let options = match installation {
-            Installation::OpenMpi | Installation::OpenMpi5 => format!(
+            MpiInstallation::OpenMpi | MpiInstallation::OpenMpi5 => format!(
                 "--host {hosts} --mca plm_rsh_agent {} --mca btl_tcp_if_include cable --mca oob_tcp_if_include cable",
                 enter.display()
             ),
-            Installation::Mpich | Installation::Mpich5 | Installation::Standard | Installation::Intel => {
+            MpiInstallation::Mpich
+            | MpiInstallation::Mpich5
+            | MpiInstallation::Standard
+            | MpiInstallation::Intel => {
                 format!("-hosts {hosts} -iface cable -launcher ssh -launcher-exec {}", enter.display())
             }
         };
@@ -124,11 +128,11 @@ impl Hosts {
         command.env("FI_TCP_IFACE", "cable").env("UCX_NET_DEVICES", "cable");
         command.env("LD_PRELOAD", installation.preload()).env("PARIO_STATS", "1").env("PARIO_EXPLAIN", "1");
         command.env("PARIO_CACHE", "1");
-        Ran::of(&mut command)
+        ProgramRun::of(&mut command)
     }
 }
 
-impl Drop for Hosts {
+impl Drop for TwoHosts {
     fn drop(&mut self) {
         for space in &self.spaces {
             let pids = Command::new("ip").args(["netns", "pids", space]).output();
@@ -141,8 +145,8 @@ impl Drop for Hosts {
     }
 }
 
-fn on_two_hosts(installation: Installation) {
-    let Some(hosts) = Hosts::new(installation) else { return };
+fn on_two_hosts(installation: MpiInstallation) {
+    let Some(hosts) = TwoHosts::new(installation) else { return };
     let options = ["-std=c99", "-Wno-unused-function"];
     let program = hosts.world.compile(&installation.compiler(), "c/access.c", &options);
     hosts.up();
@@ -165,10 +169,10 @@ fn on_two_hosts(installation: Installation) {
 
 #[test]
 fn two_hosts_under_one_mpiexec_netns_mpich() {
-    on_two_hosts(Installation::Mpich);
+    on_two_hosts(MpiInstallation::Mpich);
 }
 
 #[test]
 fn two_hosts_under_one_mpiexec_netns_open_mpi() {
-    on_two_hosts(Installation::OpenMpi);
+    on_two_hosts(MpiInstallation::OpenMpi);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// An MPI to compile and run with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Installation {
+pub(crate) enum MpiInstallation {
     /// Debian's MPICH.
     Mpich,
     /// Debian's Open MPI.
@@ -23,10 +23,10 @@ pub(crate) enum Installation {
     Intel,
 }
 
-use Installation::{Intel, Mpich, Mpich5, OpenMpi, OpenMpi5, Standard};
+use MpiInstallation::{Intel, Mpich, Mpich5, OpenMpi, OpenMpi5, Standard};
 
-/// Those to run: one per ABI, or all.
-pub(crate) fn chosen() -> &'static [Installation] {
+/// The installations to test: one per ABI, or all.
+pub(crate) fn chosen() -> &'static [MpiInstallation] {
     match std::env::var("PARIO_TEST_MPI").as_deref() {
         Ok("all") if python("impi").join("bin/mpiexec").exists() => {
             &[Mpich, OpenMpi, Standard, Mpich5, OpenMpi5, Intel]
@@ -39,7 +39,7 @@ pub(crate) fn chosen() -> &'static [Installation] {
     }
 }
 
-/// Numbers of ranks to run with.
+/// Numbers of ranks to test with.
 pub(crate) fn ranks() -> &'static [usize] {
     match std::env::var("PARIO_TEST_MPI").as_deref() {
         Ok("all") => &[1, 2, 4],
@@ -47,7 +47,7 @@ pub(crate) fn ranks() -> &'static [usize] {
     }
 }
 
-/// The directory that cargo builds in.
+/// Cargo's build directory.
 pub(crate) fn target() -> PathBuf {
     // target/PROFILE/deps/mpi-HASH
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
@@ -64,7 +64,7 @@ pub(crate) fn venv(name: &str) -> PathBuf {
     dir
 }
 
-impl Installation {
+impl MpiInstallation {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Mpich => "mpich",
@@ -116,7 +116,7 @@ impl Installation {
         })
     }
 
-    /// What Pario preloads for it.
+    /// The library that Pario preloads for it.
     pub(crate) fn preload(self) -> PathBuf {
         existing(target().join(match self {
             Mpich | Mpich5 | Intel => "libpario_mpi_mpich.so",
@@ -148,7 +148,7 @@ impl Installation {
         }
         if self == Intel {
             let dir = venv("impi");
-            // Before the directory that the compiler noted in the program.
+            // Before the directory that the compiler recorded in the program.
             command.env("LD_LIBRARY_PATH", dir.join("lib")).env("I_MPI_ROOT", dir);
             command.env("I_MPI_FABRICS", "shm").env_remove("FI_PROVIDER");
         }
@@ -161,7 +161,7 @@ fn existing(path: PathBuf) -> PathBuf {
     path
 }
 
-/// Runs a tool and returns what it printed.
+/// Runs a tool and returns its output.
 #[track_caller]
 pub(crate) fn output(command: &mut Command) -> String {
     let ran = command.output().unwrap_or_else(|error| panic!("{}: {error}", shown(command.get_program())));
@@ -169,8 +169,8 @@ pub(crate) fn output(command: &mut Command) -> String {
     String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
-/// Makes a script that can be run. Another process writes it: one that a test forks at that moment would hold it open, and it could not be
-/// run ("text file busy").
+/// Writes an executable script from another process: a child that a test forks meanwhile would inherit the open file, and the
+/// script could not be run ("text file busy").
 pub(crate) fn install(text: &str, program: &Path) {
     let source = program.with_extension("text");
     std::fs::write(&source, text).unwrap();

@@ -1,13 +1,13 @@
-//! Libraries above MPI-IO: parallel HDF5 and PnetCDF write the same bytes on Pario as on the MPI library's own files; and the POSIX
-//! calls that they make beside it.
+//! Libraries above MPI-IO: parallel HDF5 and PnetCDF write the same bytes on Pario as on the MPI library's own files; and their
+//! POSIX calls.
 
 use std::process::Command;
 
-use crate::installations::{Installation, chosen, output};
-use crate::world::{Ran, World};
+use crate::fixture::{MpiFixture, ProgramRun};
+use crate::installations::{MpiInstallation, chosen, output};
 
-fn run(installation: Installation, source: &str, options: &[&str], words: &[&str]) -> Ran {
-    let world = World::new(installation);
+fn run(installation: MpiInstallation, source: &str, options: &[&str], words: &[&str]) -> ProgramRun {
+    let world = MpiFixture::new(installation);
     let all = [&["-std=c99", "-Wno-unused-function"], options].concat();
     let program = world.compile(&installation.compiler(), &format!("c/{source}.c"), &all);
     let (program, dir) = (program.display().to_string(), world.path("").display().to_string());
@@ -18,7 +18,7 @@ fn run(installation: Installation, source: &str, options: &[&str], words: &[&str
 }
 
 /// Debian has one HDF5 per MPI.
-fn hdf5(installation: Installation, words: &[&str]) -> Ran {
+fn hdf5(installation: MpiInstallation, words: &[&str]) -> ProgramRun {
     let kind = installation.name();
     let lib = format!("/usr/lib/{}-linux-gnu/hdf5/{kind}", std::env::consts::ARCH);
     let options = [format!("-I/usr/include/hdf5/{kind}"), format!("-L{lib}"), format!("-Wl,-rpath,{lib}")];
@@ -29,7 +29,7 @@ fn hdf5(installation: Installation, words: &[&str]) -> Ran {
 
 #[test]
 fn hdf5_writes_the_same_on_mpich() {
-    let ran = hdf5(Installation::Mpich, &["20"]);
+    let ran = hdf5(MpiInstallation::Mpich, &["20"]);
     assert!(
         2 * 60 <= ran.served_call("set_view") && 2 * 20 <= ran.served_call("write_at_all"),
         "{}",
@@ -39,7 +39,7 @@ fn hdf5_writes_the_same_on_mpich() {
 
 #[test]
 fn hdf5_writes_the_same_on_open_mpi() {
-    let ran = hdf5(Installation::OpenMpi, &["20"]);
+    let ran = hdf5(MpiInstallation::OpenMpi, &["20"]);
     assert!(
         2 * 60 <= ran.served_call("set_view") && 2 * 20 <= ran.served_call("write_at_all"),
         "{}",
@@ -47,10 +47,10 @@ fn hdf5_writes_the_same_on_open_mpi() {
     );
 }
 
-/// HDF5 makes a file type for every transfer; boxes that differ only in their place have one shape, which is told once.
+/// HDF5 makes a file type for every transfer; boxes that differ only in their offset have one shape, which is sent once.
 #[test]
 fn a_thousand_hyperslabs_ship_the_view_bytes_of_one() {
-    for installation in [Installation::Mpich, Installation::OpenMpi] {
+    for installation in [MpiInstallation::Mpich, MpiInstallation::OpenMpi] {
         let one = hdf5(installation, &["1", "boxes"]);
         let many = hdf5(installation, &["1000", "boxes"]);
         assert!(2 * 1000 <= many.served_call("write_at_all"), "{}", many.err);
@@ -65,7 +65,7 @@ fn pnetcdf_writes_the_same() {
     let lib = format!("/usr/lib/{}-linux-gnu/libpnetcdf.so", std::env::consts::ARCH);
     let needs = output(Command::new("ldd").arg(lib));
     let installation =
-        if needs.contains("libmpi.so.40") { Installation::OpenMpi } else { Installation::Mpich };
+        if needs.contains("libmpi.so.40") { MpiInstallation::OpenMpi } else { MpiInstallation::Mpich };
     let ran = run(installation, "pnetcdf", &["-Wl,--no-as-needed", "-lpnetcdf"], &[]);
     assert!(2 * 2 <= ran.served_call("open"), "{}", ran.err);
 }

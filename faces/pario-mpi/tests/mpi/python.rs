@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::installations::{Installation, ranks, target, venv};
-use crate::world::World;
+use crate::fixture::MpiFixture;
+use crate::installations::{MpiInstallation, ranks, target, venv};
 
 fn tests() -> PathBuf {
     let dir = target().parent().unwrap().join("mpi/mpi4py/test");
@@ -11,13 +11,13 @@ fn tests() -> PathBuf {
     dir
 }
 
-fn run(installation: Installation, environment: &str, names: &[&str]) {
+fn run(installation: MpiInstallation, environment: &str, names: &[&str]) {
     for ranks in ranks() {
-        let world = World::new(installation);
+        let world = MpiFixture::new(installation);
         let python = venv(environment).join("bin/python").display().to_string();
         let mapped = world.path("mapped");
         std::fs::create_dir(&mapped).unwrap();
-        // Python's own temporary files only: MPI's stay where they are.
+        // Python's own temporary files only: those of MPI stay unmapped.
         let script = format!(
             "import tempfile, unittest; tempfile.tempdir = {:?}; unittest.main(module=None, argv=['tests'] + {names:?})",
             mapped.display().to_string()
@@ -32,10 +32,10 @@ fn run(installation: Installation, environment: &str, names: &[&str]) {
 
 #[test]
 fn mpi4py_files_on_mpich() {
-    run(Installation::Mpich5, "mpich", &["test_file", "test_io"]);
+    run(MpiInstallation::Mpich5, "mpich", &["test_file", "test_io"]);
 }
 
 #[test]
 fn mpi4py_files_on_open_mpi() {
-    run(Installation::OpenMpi5, "openmpi", &["test_file", "test_io"]);
+    run(MpiInstallation::OpenMpi5, "openmpi", &["test_file", "test_io"]);
 }

@@ -2,13 +2,13 @@
 
 use std::process::Command;
 
-use crate::installations::{Installation, target};
-use crate::world::World;
+use crate::fixture::MpiFixture;
+use crate::installations::{MpiInstallation, target};
 
 #[test]
 fn the_first_open_starts_the_partition() {
-    let installation = Installation::Mpich;
-    let world = World::new(installation);
+    let installation = MpiInstallation::Mpich;
+    let world = MpiFixture::new(installation);
     let program = world.compile(&installation.compiler(), "c/posix.c", &["-std=c99", "-Wno-unused-function"]);
     let file = world.path("job.toml");
     let servers = format!("[{:?}, {:?}]", world.path("one"), world.path("two"));

@@ -1,11 +1,11 @@
 //! The C suite, on each ABI.
 
-use crate::installations::{Installation, chosen, ranks};
-use crate::world::World;
+use crate::fixture::MpiFixture;
+use crate::installations::{MpiInstallation, chosen, ranks};
 
 /// Compiles and runs a program of the suite; it must have no failures, and Pario must have served at least `calls`.
-fn run(installation: Installation, source: &str, ranks: usize, words: &[&str], calls: &[(&str, u64)]) {
-    let world = World::new(installation);
+fn run(installation: MpiInstallation, source: &str, ranks: usize, words: &[&str], calls: &[(&str, u64)]) {
+    let world = MpiFixture::new(installation);
     let options = ["-std=c99", "-Wno-unused-function", "-pthread"];
     let program = world.compile(&installation.compiler(), &format!("c/{source}.c"), &options);
     let dir = world.path("").display().to_string();
@@ -64,11 +64,11 @@ fn the_shared_pointer_and_atomic_mode() {
     everywhere("shared", &[], &calls);
 }
 
-/// Plain files are cached by the ranks themselves when that is asked for: every way of access, shared pointers and atomic mode too.
+/// Plain files through the ranks' file cache: every kind of access, shared pointers and atomic mode too.
 #[test]
 fn plain_files_through_the_ranks_own_cache() {
     for installation in chosen() {
-        let world = World::new(*installation);
+        let world = MpiFixture::new(*installation);
         let dir = world.path("plain");
         std::fs::create_dir(&dir).unwrap();
         let base = format!("{}/", dir.display());
@@ -82,7 +82,7 @@ fn plain_files_through_the_ranks_own_cache() {
             assert!(ran.ok && ran.out.contains(", 0 failures"), "{name}: {}\n{}", ran.out, ran.complaints());
             assert_ne!(ran.served_call(call), 0, "{name}: nothing was served\n{}", ran.err);
         }
-        // They are there, as plain files, for everybody.
+        // The results are plain files that any program can read.
         let found: Vec<u8> = std::fs::read(dir.join("ordered")).unwrap();
         let numbers = found.chunks(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap()));
         assert!(numbers.clone().eq(0..6), "{:?}", numbers.collect::<Vec<i32>>());
@@ -105,7 +105,7 @@ fn random_views_against_the_librarys_own_files() {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(1, |now| now.as_secs()).to_string()
     });
-    // Printed by a failing program too; PARIO_TEST_SEED takes it back.
+    // Printed by a failing program too; PARIO_TEST_SEED repeats it.
     println!("seed {seed}");
     everywhere("random", &[&seed, "12"], &[("set_view", 12), ("get_byte_offset", 12)]);
 }

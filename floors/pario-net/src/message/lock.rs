@@ -1,23 +1,25 @@
-//! The words of locks and shared pointers.
+//! Messages of locks and shared pointers.
 
 use pario_core::{InodeId, encode_enum, encode_struct};
 
-/// Locks of different spaces know nothing of each other.
+/// Locks of different spaces do not conflict.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockSpace {
-    /// Around a single access, so that it happens at once: atomic mode, and contiguous calls on several servers.
+    /// Around a single access, so that it is atomic: atomic mode, and contiguous calls on several servers.
     Access {},
     /// Of programs that lock ranges: `File::lock`, `fcntl`.
     Range {},
     /// Of programs that lock whole files: `flock`.
     Whole {},
+    /// Around an append: finding a file's end and writing there.
+    Append {},
 }
-encode_enum!(LockSpace { 1 => Access {}, 2 => Range {}, 3 => Whole {} });
+encode_enum!(LockSpace { 1 => Access {}, 2 => Range {}, 3 => Whole {}, 4 => Append {} });
 
-/// Beside others, or alone.
+/// Shared or exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LockMode {
-    /// Beside others of the kind.
+    /// Compatible with other shared locks.
     Shared {},
     /// Alone.
     Exclusive {},
@@ -31,29 +33,29 @@ pub enum LockShape {
     Bytes {
         /// First.
         start: u64,
-        /// Behind the last.
+        /// One past the last.
         end: u64,
     },
-    /// Those that a range of a view's stream lies on.
+    /// The bytes of a range of a view's stream.
     Stream {
         /// The view's number in this session.
         view: u32,
-        /// How far behind its place in the file the view is taken to be.
-        moved: u64,
+        /// Displacement added to the view, in bytes.
+        displacement: u64,
         /// Where the range starts.
         offset: u64,
         /// How long it is.
         bytes: u64,
     },
 }
-encode_enum!(LockShape { 1 => Bytes { start, end }, 2 => Stream { view, moved, offset, bytes } });
+encode_enum!(LockShape { 1 => Bytes { start, end }, 2 => Stream { view, displacement, offset, bytes } });
 
-/// How long a wish for a lock waits.
+/// Wait policy of a lock request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockPatience {
+pub enum LockWaitLimit {
     /// Not for a lock that is in use.
     Try {},
-    /// As long as it takes.
+    /// Without a limit.
     Wait {},
     /// So long.
     Limit {
@@ -61,34 +63,34 @@ pub enum LockPatience {
         ms: u64,
     },
 }
-encode_enum!(LockPatience { 1 => Try {}, 2 => Wait {}, 3 => Limit { ms } });
+encode_enum!(LockWaitLimit { 1 => Try {}, 2 => Wait {}, 3 => Limit { ms } });
 
-/// A wish for a lock.
+/// A lock request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LockAsk {
-    /// Names the wish in this session, so that it can be taken back.
-    pub ask: u64,
+pub struct LockSpec {
+    /// Number of the request in this session, for cancelling it.
+    pub request_number: u64,
     /// In which space.
     pub space: LockSpace,
-    /// Beside others, or alone.
+    /// Shared or exclusive.
     pub mode: LockMode,
     /// Which bytes.
     pub shape: LockShape,
-    /// Who inside the session; locks of one lane do not exclude each other.
-    pub lane: u64,
-    /// A group or an application on whose behalf; its locks do not exclude each other. 0: none.
-    pub club: u64,
+    /// Owner slot inside the session; locks of one slot do not conflict.
+    pub owner_slot: u64,
+    /// Lock group: a group or an application; its locks do not conflict with each other. 0: none.
+    pub lock_group: u64,
     /// How long it waits.
-    pub patience: LockPatience,
+    pub wait: LockWaitLimit,
 }
-encode_struct!(LockAsk { ask, space, mode, shape, lane, club, patience });
+encode_struct!(LockSpec { request_number, space, mode, shape, owner_slot, lock_group, wait });
 
-/// A lock that is in somebody's way.
+/// A conflicting lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundLock {
     /// First byte.
     pub start: u64,
-    /// Behind the last.
+    /// One past the last.
     pub end: u64,
     /// How it is held.
     pub mode: LockMode,
@@ -99,7 +101,7 @@ pub struct FoundLock {
 }
 encode_struct!(FoundLock { start, end, mode, pid, holder });
 
-/// What is done with a shared pointer.
+/// Operation on a shared pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PointerMove {
     /// Moved forward.

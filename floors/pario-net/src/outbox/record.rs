@@ -6,10 +6,12 @@ use super::RECORD_ALIGN;
 
 /// Bytes of a record's head.
 pub const RECORD_HEAD_BYTES: usize = 64;
-/// Bytes of the head of a record whose view is moved: how far stands behind the others.
-pub(super) const MOVED_HEAD_BYTES: usize = 128;
-/// The word of data whose view is moved.
-const MOVED_WORD: u16 = 4;
+/// Bytes of the head of a record with a displaced view: the displacement follows the other fields.
+pub(super) const DISPLACED_HEAD_BYTES: usize = 128;
+/// Offset of the commit time in a head.
+pub(super) const COMMITTED_AT: usize = 56;
+/// Kind word of data with a displaced view.
+const DISPLACED_WORD: u16 = 4;
 
 /// What a record is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,11 +34,11 @@ impl RecordKind {
     }
 }
 
-/// How far a direct write that was announced by an intent has come.
+/// Progress of a direct write that was announced by an intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IntentState {
     /// It may be in the store in part.
-    UnderWay,
+    InProgress,
     /// It is in the store.
     Done,
     /// It is not made; as if it had never been announced.
@@ -46,20 +48,20 @@ pub enum IntentState {
 impl IntentState {
     pub(super) fn word(self) -> u64 {
         match self {
-            IntentState::UnderWay => 0,
+            IntentState::InProgress => 0,
             IntentState::Done => 1,
             IntentState::Void => 2,
         }
     }
 
     pub(super) fn from_word(word: u64) -> Option<IntentState> {
-        [IntentState::UnderWay, IntentState::Done, IntentState::Void]
+        [IntentState::InProgress, IntentState::Done, IntentState::Void]
             .into_iter()
             .find(|state| state.word() == word)
     }
 }
 
-/// Bytes of an intent behind its head: length, state.
+/// Bytes of an intent after its head: length, state.
 pub(super) const INTENT_BYTES: u32 = 16;
 
 /// Head of a record.
@@ -67,29 +69,29 @@ pub(super) const INTENT_BYTES: u32 = 16;
 pub struct RecordHead {
     /// Its own position, so that a reader never mistakes old bytes for a record.
     pub position: u64,
-    /// What it is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// How many processes of the node write to the file together, its writer included, as far as that one knows; a hint.
-    pub companions: u16,
-    /// Bytes of data behind the head.
+    /// Number of processes of the node that write to the file together, its writer included, as known to the writer; a hint.
+    pub local_writers: u16,
+    /// Bytes of data after the head.
     pub data_bytes: u32,
     /// File and generation that it writes to.
     pub object: ObjectId,
     /// View that its stream offset belongs to; 0 is the file's own bytes.
     pub view: u32,
-    /// How far behind its place in the file the view is taken to be.
-    pub moved: u64,
+    /// Displacement added to the view, in bytes.
+    pub displacement: u64,
     /// Where in the stream.
     pub offset: u64,
-    /// How the file lies on the servers.
+    /// Layout of the file.
     pub layout: Layout,
-    /// Which servers it brings something for.
+    /// Servers with a part of its data.
     pub concerned: Concerned,
     /// When it was committed, on the node's clock.
     pub committed: Nanos,
 }
 
-/// A set of servers in 48 bits: a bit stands for every 48th server. Who is not in it need not know the record's view.
+/// A set of servers in 48 bits: a bit stands for every 48th server. Servers outside it need not know the record's view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Concerned(u64);
 
@@ -98,7 +100,7 @@ impl Concerned {
     /// All servers.
     pub const ALL: Concerned = Concerned((1 << Concerned::BITS) - 1);
 
-    /// The set of some servers, and of those that share a bit with them.
+    /// The set of some servers, including those that share a bit with them.
     pub fn of(servers: impl IntoIterator<Item = ServerIndex>) -> Concerned {
         Concerned(servers.into_iter().fold(0, |bits, server| bits | 1 << (server.0 % Concerned::BITS)))
     }
@@ -120,7 +122,7 @@ impl RecordHead {
     /// Bytes in front of its data.
     #[must_use]
     pub fn head_bytes(&self) -> usize {
-        head_bytes(self.moved)
+        head_bytes(self.displacement)
     }
 
     /// The range of its view's stream, or of the file, that its data is.
@@ -129,15 +131,15 @@ impl RecordHead {
         self.offset..self.offset + u64::from(self.data_bytes)
     }
 
-    /// Its first bytes; where its view is moved, how far stands behind them.
+    /// Its first bytes; a displacement, if any, follows them.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_HEAD_BYTES] {
-        assert!(self.moved == 0 || self.kind == RecordKind::Data, "only data has a view");
-        let word = if self.moved == 0 { self.kind.word() } else { MOVED_WORD };
+        assert!(self.displacement == 0 || self.kind == RecordKind::Data, "only data has a view");
+        let word = if self.displacement == 0 { self.kind.word() } else { DISPLACED_WORD };
         let mut bytes = [0u8; RECORD_HEAD_BYTES];
         bytes[0..8].copy_from_slice(&self.position.to_le_bytes());
         bytes[8..10].copy_from_slice(&word.to_le_bytes());
-        bytes[10..12].copy_from_slice(&self.companions.to_le_bytes());
+        bytes[10..12].copy_from_slice(&self.local_writers.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.object.inode.0.to_le_bytes());
         bytes[24..28].copy_from_slice(&self.object.generation.0.to_le_bytes());
@@ -149,12 +151,12 @@ impl RecordHead {
         bytes[46..48].copy_from_slice(&self.layout.first().to_le_bytes());
         bytes[48..50].copy_from_slice(&self.layout.total().to_le_bytes());
         bytes[50..56].copy_from_slice(&self.concerned.0.to_le_bytes()[..6]);
-        bytes[56..64].copy_from_slice(&self.committed.0.to_le_bytes());
+        bytes[COMMITTED_AT..COMMITTED_AT + 8].copy_from_slice(&self.committed.0.to_le_bytes());
         bytes
     }
 
-    /// Reads and checks one that claims to stand at `position`; `moved` is called for the word behind the first bytes if there is one,
-    /// and has none where the ring ends before. The text says what is wrong.
+    /// Decodes and checks a record that claims to be at `position`; `moved` is called for the displacement word if there is one, and
+    /// returns `None` where the ring ends before it. The error text names the violated rule.
     pub fn decode(
         bytes: &[u8; RECORD_HEAD_BYTES],
         position: u64,
@@ -164,16 +166,16 @@ impl RecordHead {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let half = |at: usize| u16::from_le_bytes(bytes[at..at + 2].try_into().expect("2 bytes"));
         if long(0) != position {
-            return Err("a record that does not know its position");
+            return Err("a record with a wrong position");
         }
         let (kind, moved) = match half(8) {
             1 => (RecordKind::Data, 0),
             2 => (RecordKind::Pad, 0),
             3 => (RecordKind::Intent, 0),
-            MOVED_WORD => match moved() {
+            DISPLACED_WORD => match moved() {
                 Some(moved @ 1..=pario_core::limits::FILE_BYTES_MAX) => (RecordKind::Data, moved),
                 Some(_) => return Err("a view that is moved to nowhere"),
-                None => return Err("a record longer than what was committed"),
+                None => return Err("a record longer than the committed bytes"),
             },
             _ => return Err("a record of unknown kind"),
         };
@@ -186,27 +188,27 @@ impl RecordHead {
         Ok(RecordHead {
             position,
             kind,
-            companions: half(10),
+            local_writers: half(10),
             data_bytes,
             object: ObjectId { inode: InodeId(long(16)), generation: Generation(word(24)) },
             view: word(28),
-            moved,
+            displacement: moved,
             offset,
             layout,
             concerned: Concerned(long(48) >> 16),
-            committed: Nanos(long(56)),
+            committed: Nanos(long(COMMITTED_AT)),
         })
     }
 }
 
-/// Bytes in the ring that a record with so much data takes.
+/// Bytes of a record in the ring.
 pub(super) fn span(head_bytes: usize, data_bytes: u64) -> u64 {
     (head_bytes as u64 + data_bytes).next_multiple_of(RECORD_ALIGN)
 }
 
-/// Bytes in front of the data of a record whose view is moved so far.
+/// Bytes in front of the data of a record with this displacement.
 pub(super) fn head_bytes(moved: u64) -> usize {
-    if moved == 0 { RECORD_HEAD_BYTES } else { MOVED_HEAD_BYTES }
+    if moved == 0 { RECORD_HEAD_BYTES } else { DISPLACED_HEAD_BYTES }
 }
 
 #[cfg(test)]
@@ -218,11 +220,11 @@ mod tests {
         let head = RecordHead {
             position: 0x1122,
             kind: RecordKind::Data,
-            companions: 0x0201,
+            local_writers: 0x0201,
             data_bytes: 8192,
             object: ObjectId { inode: InodeId(7), generation: Generation(2) },
             view: 0,
-            moved: 0,
+            displacement: 0,
             offset: 0x10_0000,
             layout: Layout::new(1 << 20, 4, 3, 5).unwrap(),
             concerned: Concerned::of([ServerIndex(0), ServerIndex(47), ServerIndex(49)]),
@@ -243,7 +245,7 @@ mod tests {
         let intent = RecordHead { kind: RecordKind::Intent, view: 9, ..head };
         assert_eq!((intent.encode()[8], intent.encode()[28]), (3, 9));
         assert_eq!(RecordHead::decode(&intent.encode(), 0x1122, nothing), Ok(intent));
-        let moved = RecordHead { view: 3, moved: 4096, ..head };
+        let moved = RecordHead { view: 3, displacement: 4096, ..head };
         assert_eq!((moved.encode()[8], moved.encode()[28], moved.span()), (4, 3, 8192 + 128));
         assert_eq!(RecordHead::decode(&moved.encode(), 0x1122, || Some(4096)), Ok(moved));
         for nowhere in [None, Some(0), Some(u64::MAX)] {

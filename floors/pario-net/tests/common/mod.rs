@@ -1,4 +1,4 @@
-//! A peer that does what a test tells it, over every transport.
+//! A scripted peer, over every transport.
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part")]
 #![allow(unreachable_pub, reason = "a module of test files")]
@@ -15,37 +15,43 @@ use pario_core::limits::FRAME_BODY_BYTES_MAX;
 use pario_core::{Clock, Incarnation, Nanos, PartitionId, ServerIndex, SessionId};
 use pario_net::connection::Connection;
 use pario_net::frame::{self, Assembler, DataCheck, Frame, FrameKind, PROTOCOL};
-use pario_net::greeting::{self, Hello, Proof, Purpose, Secret, Welcome};
+use pario_net::greeting::{self, ConnectionPurpose, Hello, Proof, Secret, Welcome};
 use pario_net::message::{Reply, Request};
 use pario_net::stream::{Address, Stream};
 use pario_sys::clock::MonotonicClock;
 
-/// A dead or silent server is told within this.
+/// A dead or silent server is reported within this.
 pub const LIMIT: Duration = Duration::from_secs(5);
 pub const SECRET: Secret = Secret([7; 32]);
 pub const ME: (PartitionId, ServerIndex) = (PartitionId([1; 16]), ServerIndex(2));
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum Transport {
     Pair,
     Unix,
     Tcp,
+    /// Through a server that relays.
+    Relayed,
 }
 
-pub const KINDS: [Kind; 3] = [Kind::Pair, Kind::Unix, Kind::Tcp];
+pub const KINDS: [Transport; 3] = [Transport::Pair, Transport::Unix, Transport::Tcp];
 
 /// Client's and server's end of a connection.
-pub fn ends(kind: Kind) -> (Stream, Stream) {
+pub fn ends(kind: Transport) -> (Stream, Stream) {
     match kind {
-        Kind::Pair => Stream::pair().unwrap(),
-        Kind::Unix => {
+        Transport::Pair => Stream::pair().unwrap(),
+        Transport::Relayed => {
+            let (client, server) = Stream::pair().unwrap();
+            (client.relayed(), server.relayed())
+        }
+        Transport::Unix => {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("socket");
             let listener = UnixListener::bind(&path).unwrap();
             let client = Stream::connect(&Address::Unix(path)).unwrap();
             (client, Stream::Unix(listener.accept().unwrap().0))
         }
-        Kind::Tcp => {
+        Transport::Tcp => {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let client = Stream::connect(&Address::Tcp(listener.local_addr().unwrap())).unwrap();
             (client, Stream::Tcp(listener.accept().unwrap().0))
@@ -59,7 +65,7 @@ pub fn hello() -> Hello {
         partition: ME.0,
         server: ME.1,
         session: SessionId(3),
-        purpose: Purpose::Requests {},
+        purpose: ConnectionPurpose::Requests {},
         host: "here".into(),
         pid: 4,
         start_ticks: 5,
@@ -67,26 +73,27 @@ pub fn hello() -> Hello {
         application: "test".into(),
         weight: 1,
         relay: false,
+        protect: false,
         nonce: greeting::nonce(),
     }
 }
 
-/// The server's end, played by a test.
-pub struct Peer {
+/// The server's end, scripted by a test.
+pub struct ScriptedPeer {
     pub stream: Stream,
     assembler: Assembler,
     pub descriptors: Vec<OwnedFd>,
 }
 
-impl Peer {
-    pub fn new(stream: Stream) -> Peer {
-        Peer { stream, assembler: Assembler::default(), descriptors: Vec::new() }
+impl ScriptedPeer {
+    pub fn new(stream: Stream) -> ScriptedPeer {
+        ScriptedPeer { stream, assembler: Assembler::default(), descriptors: Vec::new() }
     }
 
     /// The next frame; `None` when the client hung up.
     pub fn frame(&mut self) -> Option<Frame> {
         loop {
-            assert!(self.stream.wait_readable(Duration::from_secs(20)).unwrap(), "the client says nothing");
+            assert!(self.stream.wait_readable(Duration::from_secs(20)).unwrap(), "the client sends nothing");
             let count = match self.stream.receive(self.assembler.target(), &mut self.descriptors) {
                 Ok(0) => return None,
                 Ok(count) => count,
@@ -137,7 +144,7 @@ pub fn welcome() -> Welcome {
     Welcome { incarnation: Incarnation(1), volatile: false, lends: true, ..any_welcome() }
 }
 
-/// A welcome whatever its fields are: decoded from zeros, so that new fields need no change here.
+/// A welcome with any fields: decoded from zeros, so that new fields need no change here.
 fn any_welcome() -> Welcome {
     (0..64)
         .find_map(|bytes| pario_core::codec::from_bytes(&vec![0; bytes]).ok())
@@ -150,14 +157,14 @@ pub fn sealed_reply(request: u64, reply: &Reply, data: &[u8], check: DataCheck) 
     bytes
 }
 
-/// A greeted connection whose server's end runs `serve` on a thread of its own.
+/// A greeted connection with a server's end that runs `serve` on a separate thread.
 pub fn connect(
-    kind: Kind,
-    serve: impl FnOnce(Peer) + Send + 'static,
+    kind: Transport,
+    serve: impl FnOnce(ScriptedPeer) + Send + 'static,
 ) -> (Connection, std::thread::JoinHandle<()>) {
     let (ours, theirs) = ends(kind);
     let thread = std::thread::spawn(move || {
-        let mut peer = Peer::new(theirs);
+        let mut peer = ScriptedPeer::new(theirs);
         peer.welcome();
         serve(peer);
     });
@@ -165,26 +172,9 @@ pub fn connect(
     (connection, thread)
 }
 
-/// How long something took.
+/// Duration of `work`.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let started: Nanos = MonotonicClock.now();
     let result = work();
     (result, MonotonicClock.now().since(started))
-}
-
-/// Chance that can be repeated (splitmix64).
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.next() % len as u64).unwrap()
-    }
 }

@@ -1,24 +1,24 @@
-//! `next`: what to run now.
+//! `next`: the run to start now.
 //!
-//! Always: a virtual request that was picked is told to the end, in offset order, before the policy is asked again.
+//! Always: a picked virtual request is issued completely, in offset order, before the policy is asked again.
 
-use super::{Controller, Entry, Running, State};
-use crate::policy::{Choice, VirtualId};
-use crate::request::{Part, Pick, Request, RequestId, Run, Vectored};
-use crate::trace::Event;
+use super::{Controller, RequestEntry, RunningIo, SchedulingState};
+use crate::policy::{PolicyChoice, VirtualId};
+use crate::request::{IoRun, Pick, Request, RequestId, RunPart, Vectored};
+use crate::trace::TraceEvent;
 
 impl Controller {
-    /// What to run now. May be asked again at once: runs may be under way in any number.
+    /// The run to start now. May be called again immediately: any number of runs may be in progress.
     pub fn next(&mut self, now_us: u64) -> Pick {
         let now_us = self.tick(now_us);
         loop {
-            if let Some(run) = self.tell(now_us) {
+            if let Some(run) = self.issue(now_us) {
                 return Pick::Serve(run);
             }
             match self.policy.pick(now_us) {
-                Choice::Serve(id) => self.unpack(id),
-                Choice::Wait { until_us } => return Pick::Wait { until_us: until_us.max(now_us + 1) },
-                Choice::Nothing => return Pick::Idle,
+                PolicyChoice::Serve(id) => self.unpack(id),
+                PolicyChoice::Wait { until_us } => return Pick::Wait { until_us: until_us.max(now_us + 1) },
+                PolicyChoice::Nothing => return Pick::Idle,
             }
         }
     }
@@ -26,28 +26,28 @@ impl Controller {
     /// Makes the parts of a virtual request ready.
     fn unpack(&mut self, id: VirtualId) {
         let of = self.bundles.of(id);
-        let Some(places) = self.entry(of.oldest).map(Entry::places) else { return };
-        let queue = self.files[places.0].queue(of.kind);
+        let Some(places) = self.entry(of.oldest).map(RequestEntry::slots) else { return };
+        let queue = self.files[places.file].queue(of.kind);
         let (_, parts) = self.bundles.take(queue, id);
         self.visited += queue.take_visited();
         self.count(places, |totals| totals.virtual_requests += 1);
         for part in parts.ids() {
-            self.set_state(part, State::Ready);
+            self.set_state(part, SchedulingState::Ready);
             self.ready.push_back(part);
         }
     }
 
-    /// One operation of what is ready.
-    fn tell(&mut self, now_us: u64) -> Option<Run> {
+    /// One operation from the ready parts.
+    fn issue(&mut self, now_us: u64) -> Option<IoRun> {
         let (id, first) = loop {
             let id = self.ready.pop_front()?;
-            // Some may have been taken back meanwhile.
+            // Some may have been withdrawn meanwhile.
             if let Some(entry) = self.entry(id) {
                 break (id, entry.request);
             }
         };
         let mut run =
-            Run { host: first.host, file: first.file, kind: first.kind, parts: vec![part(id, &first)] };
+            IoRun { host: first.host, file: first.file, kind: first.kind, parts: vec![part(id, &first)] };
         let able = self.hosts.get(first.host.0 as usize).copied().unwrap_or_default();
         let mut last = first;
         while able != Vectored::Never
@@ -63,26 +63,34 @@ impl Controller {
         Some(run)
     }
 
-    fn begin(&mut self, run: &Run, now_us: u64) {
+    fn begin(&mut self, run: &IoRun, now_us: u64) {
         let end = run.parts.iter().map(|part| part.offset + part.length).max().unwrap_or(0);
         let near = |at: u64| at.abs_diff(run.offset()) <= self.options.near_bytes;
         let follows =
-            self.told_last.is_some_and(|(file, kind, at)| (file, kind) == (run.file, run.kind) && near(at));
-        self.told_last = Some((run.file, run.kind, end));
+            self.last_issued.is_some_and(|(file, kind, at)| (file, kind) == (run.file, run.kind) && near(at));
+        self.last_issued = Some((run.file, run.kind, end));
         let slot = self.runs_free.pop().unwrap_or_else(|| {
             self.runs.push(None);
             self.runs.len() - 1
         });
-        let Run { file, kind, .. } = *run;
+        let IoRun { file, kind, .. } = *run;
         let (left, bytes) = (run.parts.len(), run.bytes());
-        self.runs[slot] =
-            Some(Running { left, file, kind, end, bytes, since_us: now_us, follows, short: false });
+        self.runs[slot] = Some(RunningIo {
+            parts_left: left,
+            file,
+            kind,
+            end,
+            bytes,
+            since_us: now_us,
+            follows,
+            short: false,
+        });
         for (at, part) in run.parts.iter().enumerate() {
             let Some(entry) = self.entry_mut(part.id) else { continue };
-            entry.state = State::Running { since_us: now_us, run: slot };
-            let (places, waited_us) = (entry.places(), now_us.saturating_sub(entry.request.arrival_us));
+            entry.state = SchedulingState::Running { since_us: now_us, run: slot };
+            let (places, waited_us) = (entry.slots(), now_us.saturating_sub(entry.request.arrival_us));
             self.running.insert((now_us, part.id));
-            self.trace.note(now_us, part.id.sequence, Event::Pick { run: self.runs_told });
+            self.trace.note(now_us, part.id.sequence, TraceEvent::Pick { run: self.runs_told });
             self.count(places, |totals| {
                 totals.runs += u64::from(at == 0);
                 totals.served += 1;
@@ -93,9 +101,9 @@ impl Controller {
     }
 }
 
-fn part(id: RequestId, request: &Request) -> Part {
+fn part(id: RequestId, request: &Request) -> RunPart {
     let Request { application, offset, length, tag, .. } = *request;
-    Part { id, application, offset, length, tag }
+    RunPart { id, application, offset, length, tag }
 }
 
 /// Whether one more request can go into an operation.

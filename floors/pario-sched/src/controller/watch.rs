@@ -1,16 +1,16 @@
-//! What a controller tells about itself: overdue requests, statistics, the trace. Never: changes what is served.
+//! Reports of a controller: overdue requests, statistics, the trace. Never: changes what is served.
 
-use super::{Application, Controller};
+use super::{ApplicationEntry, Controller};
 use crate::request::{HostId, Request, RequestId};
 use crate::statistics::{ApplicationFigures, FileFigures, Statistics, fairness};
 use crate::trace::Trace;
 
-/// A request that was told to run and has not been completed for too long.
+/// A request that was issued and has not been completed within `overdue_us`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overdue {
-    /// Which.
+    /// The request's id.
     pub id: RequestId,
-    /// Who should have completed it.
+    /// The host that runs it.
     pub host: HostId,
     /// As posted.
     pub request: Request,
@@ -31,10 +31,10 @@ impl Controller {
         self.running.iter().take_while(long).take(count_max).filter_map(tell).collect()
     }
 
-    /// Everything that is counted, as of now.
+    /// All statistics, as of now.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        let figures = |(application, known): (_, &Application)| {
+        let figures = |(application, known): (_, &ApplicationEntry)| {
             let open_us =
                 if known.unfinished == 0 { 0 } else { self.now_us.saturating_sub(known.busy_since_us) };
             let busy_us = known.busy_us + open_us;
@@ -57,13 +57,13 @@ impl Controller {
         }
     }
 
-    /// The last events, as many as `trace_records_max` says.
+    /// The last events, up to `trace_records_max`.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// Nodes of indexes that decisions have looked at since the last call: the cost of `next`, counted.
+    /// Index nodes read by decisions since the last call: the cost of `next`.
     pub fn take_visited(&mut self) -> u64 {
         self.policy.take_visited() + std::mem::take(&mut self.visited)
     }

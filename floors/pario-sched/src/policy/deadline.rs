@@ -1,34 +1,33 @@
-//! `deadline`: sweeps files by offset, and turns to a request whose deadline has passed.
+//! `deadline`: sweeps files by offset, and serves first the requests with expired deadlines.
 //!
-//! A request without a deadline of its own gets one from the options, by kind; one that lies before its arrival counts as
-//! its arrival.
+//! A request without a deadline gets one from the options, by kind; a deadline before its arrival counts as its arrival.
 //!
-//! Promises: after its deadline has passed, a request is passed at most by the virtual requests that were waiting at that time.
+//! Promises: after its deadline, a request is passed at most by the virtual requests that were waiting at that time.
 
-use super::{Choice, Policy, Virtual, VirtualId};
+use super::{Policy, PolicyChoice, Virtual, VirtualId};
 use crate::index::Index;
 use crate::options::Options;
-use crate::request::{FileId, Kind};
+use crate::request::{FileId, IoKind};
 
-/// Where it is: file and first byte.
-type Place = (FileId, u64);
-/// When it should be done; equal ones by arrival.
-type Due = (u64, u64);
+/// Position in the sweep: file and first byte.
+type SweepPosition = (FileId, u64);
+/// Deadline; equal ones by arrival.
+type DeadlineKey = (u64, u64);
 
-/// By offset, unless somebody is late.
+/// By offset, unless a deadline has expired.
 #[derive(Debug)]
-pub(crate) struct Deadline {
+pub(crate) struct DeadlinePolicy {
     read_us: u64,
     write_us: u64,
-    /// Where the sweep is.
-    at: Place,
-    places: Index<(Place, VirtualId), ()>,
-    deadlines: Index<(Due, VirtualId), ()>,
-    /// Where each one is in both.
-    keys: Vec<Option<(Place, Due)>>,
+    /// Position of the sweep.
+    at: SweepPosition,
+    places: Index<(SweepPosition, VirtualId), ()>,
+    deadlines: Index<(DeadlineKey, VirtualId), ()>,
+    /// Both keys of each waiting request.
+    keys: Vec<Option<(SweepPosition, DeadlineKey)>>,
 }
 
-impl Deadline {
+impl DeadlinePolicy {
     pub(crate) fn new(options: &Options) -> Self {
         let (read_us, write_us, at) = (options.deadline_read_us, options.deadline_write_us, (FileId(0), 0));
         Self {
@@ -41,7 +40,7 @@ impl Deadline {
         }
     }
 
-    fn take(&mut self, id: VirtualId) -> Option<Place> {
+    fn take(&mut self, id: VirtualId) -> Option<SweepPosition> {
         let (place, due) = self.keys.get_mut(id.index())?.take()?;
         self.places.remove(&(place, id));
         self.deadlines.remove(&(due, id));
@@ -49,11 +48,11 @@ impl Deadline {
     }
 }
 
-impl Policy for Deadline {
+impl Policy for DeadlinePolicy {
     fn insert(&mut self, new: &Virtual, _now_us: u64) {
         let patience_us = match new.kind {
-            Kind::Read => self.read_us,
-            Kind::Write => self.write_us,
+            IoKind::Read => self.read_us,
+            IoKind::Write => self.write_us,
         };
         let usual = new.undated_us.map(|arrival_us| arrival_us.saturating_add(patience_us));
         let deadline_us = new.deadline_us.into_iter().chain(usual).min().unwrap_or(u64::MAX);
@@ -75,13 +74,13 @@ impl Policy for Deadline {
         self.take(gone.id);
     }
 
-    fn pick(&mut self, now_us: u64) -> Choice {
+    fn pick(&mut self, now_us: u64) -> PolicyChoice {
         let late =
             self.deadlines.first().filter(|((deadline_us, _), _)| *deadline_us <= now_us).map(|(_, id)| id);
         let sweep = || self.places.first_from(&(self.at, VirtualId(0))).or_else(|| self.places.first());
-        let Some(id) = late.or_else(|| sweep().map(|(_, id)| id)) else { return Choice::Nothing };
+        let Some(id) = late.or_else(|| sweep().map(|(_, id)| id)) else { return PolicyChoice::Nothing };
         self.at = self.take(id).unwrap_or(self.at);
-        Choice::Serve(id)
+        PolicyChoice::Serve(id)
     }
 
     fn take_visited(&mut self) -> u64 {

@@ -1,8 +1,8 @@
 //! `fifo`: in the order of arrival.
 //!
-//! Promises: at most as many virtual requests are served before a request as were waiting when it came.
+//! Promises: at most as many virtual requests are served before a request as were waiting when it arrived.
 
-use super::{Choice, Joins, Policy, Ranked, Virtual, serve};
+use super::{Joins, Policy, PolicyChoice, Ranked, Virtual, serve};
 
 /// In the order of arrival.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl Policy for Fifo {
         self.waiting.take(gone.id);
     }
 
-    fn pick(&mut self, _now_us: u64) -> Choice {
+    fn pick(&mut self, _now_us: u64) -> PolicyChoice {
         serve(self.waiting.pop_first())
     }
 

@@ -8,9 +8,9 @@ use super::{Virtual, VirtualId};
 use crate::index::Index;
 use crate::request::ApplicationId;
 
-/// What the policy computes an application's key from.
+/// Input of the policy for an application's key.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Head<S> {
+pub(super) struct FlowHead<S> {
     pub(super) weight: u32,
     /// Bytes of its first virtual request.
     pub(super) bytes: u64,
@@ -18,17 +18,17 @@ pub(super) struct Head<S> {
 }
 
 #[derive(Debug)]
-struct Flow<K, S> {
+struct ApplicationFlow<K, S> {
     weight: u32,
     state: S,
     waiting: Index<(u64, VirtualId), ()>,
     key: Option<K>,
 }
 
-/// Applications with their requests; `S` is what the policy keeps for each.
+/// Applications with their requests; `S` is the policy's state for each.
 #[derive(Debug)]
 pub(super) struct Flows<K, S> {
-    flows: HashMap<ApplicationId, Flow<K, S>>,
+    flows: HashMap<ApplicationId, ApplicationFlow<K, S>>,
     homes: Vec<Option<(ApplicationId, u64, u64)>>,
     order: Index<(K, ApplicationId), ()>,
     visited: u64,
@@ -41,8 +41,8 @@ impl<K, S> Default for Flows<K, S> {
 }
 
 impl<K: Ord + Copy, S: Copy + Default> Flows<K, S> {
-    /// Adds or moves a virtual request; the state of an application that had nothing is first passed through `wake`.
-    pub(super) fn put(&mut self, one: &Virtual, wake: impl Fn(S) -> S, key: impl Fn(Head<S>) -> K) {
+    /// Adds or moves a virtual request; the state of an application without waiting requests first passes through `wake`.
+    pub(super) fn put(&mut self, one: &Virtual, wake: impl Fn(S) -> S, key: impl Fn(FlowHead<S>) -> K) {
         self.take(one.id, &key);
         if self.homes.len() <= one.id.index() {
             self.homes.resize(one.id.index() + 1, None);
@@ -56,34 +56,39 @@ impl<K: Ord + Copy, S: Copy + Default> Flows<K, S> {
         self.sort(one.application, key);
     }
 
-    /// Takes a virtual request out, if it is there.
-    pub(super) fn take(&mut self, id: VirtualId, key: impl Fn(Head<S>) -> K) -> Option<u64> {
+    /// Removes a virtual request, if it waits here.
+    pub(super) fn take(&mut self, id: VirtualId, key: impl Fn(FlowHead<S>) -> K) -> Option<u64> {
         let (application, oldest, bytes) = self.homes.get_mut(id.index())?.take()?;
         self.flow(application).waiting.remove(&(oldest, id));
         self.sort(application, key);
         Some(bytes)
     }
 
-    /// The application that is first, and its first virtual request.
+    /// The first application, and its first virtual request.
     pub(super) fn first(&self) -> Option<(K, ApplicationId, VirtualId)> {
         let (key, application) = self.order.first()?;
         let (_, id) = self.flows.get(&application)?.waiting.first()?;
         Some((key, application, id))
     }
 
-    /// Changes an application's state, then its place.
+    /// Changes an application's state, then its position.
     pub(super) fn change(
         &mut self,
         application: ApplicationId,
         state: impl FnOnce(S, u32) -> S,
-        key: impl Fn(Head<S>) -> K,
+        key: impl Fn(FlowHead<S>) -> K,
     ) {
         let flow = self.flow(application);
         flow.state = state(flow.state, flow.weight);
         self.sort(application, key);
     }
 
-    pub(super) fn set_weight(&mut self, application: ApplicationId, weight: u32, key: impl Fn(Head<S>) -> K) {
+    pub(super) fn set_weight(
+        &mut self,
+        application: ApplicationId,
+        weight: u32,
+        key: impl Fn(FlowHead<S>) -> K,
+    ) {
         self.flow(application).weight = weight;
         self.sort(application, key);
     }
@@ -100,16 +105,17 @@ impl<K: Ord + Copy, S: Copy + Default> Flows<K, S> {
         self.order.take_visited() + std::mem::take(&mut self.visited)
     }
 
-    fn flow(&mut self, application: ApplicationId) -> &mut Flow<K, S> {
-        let empty = || Flow { weight: 1, state: S::default(), waiting: Index::default(), key: None };
+    fn flow(&mut self, application: ApplicationId) -> &mut ApplicationFlow<K, S> {
+        let empty =
+            || ApplicationFlow { weight: 1, state: S::default(), waiting: Index::default(), key: None };
         self.flows.entry(application).or_insert_with(empty)
     }
 
-    fn sort(&mut self, application: ApplicationId, key: impl Fn(Head<S>) -> K) {
+    fn sort(&mut self, application: ApplicationId, key: impl Fn(FlowHead<S>) -> K) {
         let Some(flow) = self.flows.get_mut(&application) else { return };
         let first = flow.waiting.first();
         let bytes = first.and_then(|(_, id)| self.homes[id.index()]).map(|(.., bytes)| bytes);
-        let new = bytes.map(|bytes| key(Head { weight: flow.weight, bytes, state: flow.state }));
+        let new = bytes.map(|bytes| key(FlowHead { weight: flow.weight, bytes, state: flow.state }));
         self.visited += flow.waiting.take_visited();
         if flow.key == new {
             return;

@@ -1,8 +1,8 @@
 //! `sjf`: the smallest virtual request first; equal ones by arrival.
 //!
-//! Promises nothing to a large request: smaller ones that keep coming pass it for ever. It is here to be judged against.
+//! Promises nothing for a large request: a stream of smaller ones passes it without bound. It serves as a reference for comparison.
 
-use super::{Choice, Policy, Ranked, Virtual, serve};
+use super::{Policy, PolicyChoice, Ranked, Virtual, serve};
 
 /// The smallest first.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl Policy for Sjf {
         self.waiting.take(gone.id);
     }
 
-    fn pick(&mut self, _now_us: u64) -> Choice {
+    fn pick(&mut self, _now_us: u64) -> PolicyChoice {
         serve(self.waiting.pop_first())
     }
 

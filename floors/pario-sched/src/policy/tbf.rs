@@ -1,14 +1,14 @@
 //! `tbf`: a token bucket for each application.
 //!
-//! A bucket gains `tbf_bytes_per_second * weight` and holds at most `tbf_burst_bytes`. A virtual request is served when the
-//! bucket covers it, or is full; it may leave a debt. Of several that could be served, the one that could first goes first.
-//! It limits and does not share: when nobody has tokens it waits, though the store is free.
+//! A bucket gains `tbf_bytes_per_second * weight` and holds at most `tbf_burst_bytes`. A virtual request is served when the bucket covers
+//! it, or is full; it may leave a debt. Of several covered requests, the one that was covered first is served first. It limits and does
+//! not share: without tokens it waits, even if the store is idle.
 //!
-//! Promises: a request is served when its bucket has gained what its application had waiting before it and its own bytes,
-//! plus the debt of what was served before.
+//! Promises: a request is served when its bucket has gained the bytes of its application's earlier requests and its own bytes, plus the
+//! debt of the requests served before.
 
-use super::flows::{Flows, Head};
-use super::{Choice, Joins, Policy, Virtual};
+use super::flows::{FlowHead, Flows};
+use super::{Joins, Policy, PolicyChoice, Virtual};
 use crate::options::Options;
 use crate::request::ApplicationId;
 
@@ -16,7 +16,7 @@ use crate::request::ApplicationId;
 #[derive(Debug)]
 pub(crate) struct Tbf {
     bucket: Bucket,
-    /// The state is when the bucket will be full, in nanoseconds.
+    /// The state is the time at which the bucket will be full, in nanoseconds.
     flows: Flows<u64, u64>,
 }
 
@@ -34,14 +34,14 @@ impl Tbf {
 }
 
 impl Bucket {
-    /// How long a bucket takes to gain so many bytes.
+    /// Time in which a bucket gains so many bytes.
     fn gain_ns(self, bytes: u64, weight: u32) -> u64 {
         let rate = u128::from(self.bytes_per_second) * u128::from(weight);
         u64::try_from((u128::from(bytes) * 1_000_000_000).div_ceil(rate)).unwrap_or(u64::MAX)
     }
 
-    /// When the first virtual request of an application is covered.
-    fn ready_ns(self, head: Head<u64>) -> u64 {
+    /// Time at which the first virtual request of an application is covered.
+    fn ready_ns(self, head: FlowHead<u64>) -> u64 {
         let spare_bytes = self.burst_bytes - head.bytes.min(self.burst_bytes);
         head.state.saturating_sub(self.gain_ns(spare_bytes, head.weight))
     }
@@ -66,17 +66,17 @@ impl Policy for Tbf {
         self.flows.take(gone.id, |head| bucket.ready_ns(head));
     }
 
-    fn pick(&mut self, now_us: u64) -> Choice {
-        let Some((ready_ns, application, id)) = self.flows.first() else { return Choice::Nothing };
+    fn pick(&mut self, now_us: u64) -> PolicyChoice {
+        let Some((ready_ns, application, id)) = self.flows.first() else { return PolicyChoice::Nothing };
         let now_ns = now_us.saturating_mul(1_000);
         if now_ns < ready_ns {
-            return Choice::Wait { until_us: ready_ns.div_ceil(1_000) };
+            return PolicyChoice::Wait { until_us: ready_ns.div_ceil(1_000) };
         }
         let bucket = self.bucket;
         let bytes = self.flows.take(id, |head| bucket.ready_ns(head)).unwrap_or(0);
         let pay = |full_ns: u64, weight| full_ns.max(now_ns).saturating_add(bucket.gain_ns(bytes, weight));
         self.flows.change(application, pay, |head| bucket.ready_ns(head));
-        Choice::Serve(id)
+        PolicyChoice::Serve(id)
     }
 
     fn set_weight(&mut self, application: ApplicationId, weight: u32) {

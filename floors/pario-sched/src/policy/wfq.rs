@@ -1,13 +1,13 @@
 //! `wfq`: weighted fair queueing by application (start-time fair queueing).
 //!
-//! Each application has a start tag that grows by `bytes / weight` with what it is served; the smallest tag is served next.
-//! An application that had nothing waiting begins at the tag now being served, so idleness saves nothing up.
+//! Each application has a start tag that grows by `bytes / weight` of its service; the smallest tag is served next. An application
+//! without waiting requests starts again at the tag now being served, so that idle time earns no credit.
 //!
 //! Promises: while a request waits behind `q` bytes of its own application (weight `w`), another application (weight `f`) is
 //! served at most `f * (q + m) / w + m` bytes, where `m` is the largest virtual request.
 
-use super::flows::{Flows, Head};
-use super::{Choice, Joins, Policy, Virtual};
+use super::flows::{FlowHead, Flows};
+use super::{Joins, Policy, PolicyChoice, Virtual};
 use crate::request::ApplicationId;
 
 /// Bytes are scaled by this before they are divided by a weight.
@@ -17,7 +17,7 @@ const SCALE_BITS: u32 = 20;
 #[derive(Debug, Default)]
 pub(crate) struct Wfq {
     flows: Flows<u128, u128>,
-    /// Start tag of what was picked last.
+    /// Start tag of the last pick.
     now: u128,
 }
 
@@ -39,12 +39,12 @@ impl Policy for Wfq {
         self.flows.take(gone.id, tag);
     }
 
-    fn pick(&mut self, _now_us: u64) -> Choice {
-        let Some((start, application, id)) = self.flows.first() else { return Choice::Nothing };
+    fn pick(&mut self, _now_us: u64) -> PolicyChoice {
+        let Some((start, application, id)) = self.flows.first() else { return PolicyChoice::Nothing };
         self.now = start;
         let bytes = self.flows.take(id, tag).unwrap_or(0);
         self.flows.change(application, |tag, weight| tag + cost(bytes, weight), tag);
-        Choice::Serve(id)
+        PolicyChoice::Serve(id)
     }
 
     fn set_weight(&mut self, application: ApplicationId, weight: u32) {
@@ -60,11 +60,11 @@ impl Policy for Wfq {
     }
 }
 
-fn tag(head: Head<u128>) -> u128 {
+fn tag(head: FlowHead<u128>) -> u128 {
     head.state
 }
 
-/// What a virtual request adds to its application's tag; an empty one is not free.
+/// Increase of the application's tag by a virtual request; an empty one is not free.
 fn cost(bytes: u64, weight: u32) -> u128 {
     (u128::from(bytes.max(1)) << SCALE_BITS) / u128::from(weight)
 }

@@ -1,15 +1,15 @@
 //! `wsjf`: shortest job first, weighted by application and by waiting.
 //!
-//! A virtual request has one key for life: its arrival plus `bytes * wsjf_us_per_mib / (1 MiB * weight)`. The smallest key is
-//! served. Among requests that came together the smallest (for its weight) goes first; a large one is passed only by
-//! what comes within its handicap. The key does not change with time, so nothing is re-sorted.
+//! A virtual request has one key for its lifetime: its arrival plus `bytes * wsjf_us_per_mib / (1 MiB * weight)`. The smallest key is
+//! served. Among requests that arrived together the smallest (for its weight) is first; a large one is passed only by requests that
+//! arrive within its handicap. The key does not change with time, so no request is re-sorted.
 //!
-//! Promises: a request of `b` bytes is never passed by a virtual request whose oldest part came more than the handicap of
-//! `max(b, aggregate_bytes_max)` later.
+//! Promises: a request of `b` bytes is never passed by a virtual request if its oldest part arrived more than the handicap of `max(b,
+//! aggregate_bytes_max)` later.
 
 use std::collections::HashMap;
 
-use super::{Choice, Policy, Ranked, Virtual, serve};
+use super::{Policy, PolicyChoice, Ranked, Virtual, serve};
 use crate::options::Options;
 use crate::request::ApplicationId;
 
@@ -42,7 +42,7 @@ impl Policy for Wsjf {
         self.waiting.take(gone.id);
     }
 
-    fn pick(&mut self, _now_us: u64) -> Choice {
+    fn pick(&mut self, _now_us: u64) -> PolicyChoice {
         serve(self.waiting.pop_first())
     }
 

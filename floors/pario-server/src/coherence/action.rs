@@ -1,112 +1,112 @@
-//! The words that go into and come out of the lease machine.
+//! Inputs and actions of the lease machine.
 
 use std::time::Duration;
 
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{Lease, Want};
 
-/// Names one waiting request, so that its answer finds it. Chosen by the shell; not in use twice at a time.
+/// Identifies one waiting request, so that its answer finds it. Chosen by the shell; unique among waiting requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Ticket(pub u64);
+pub struct WaitTicket(pub u64);
 
-/// A session asks for a lease.
+/// A session's request for a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ask {
-    /// Who.
+pub struct LeaseRequest {
+    /// The requesting session.
     pub session: SessionId,
-    /// On which file.
+    /// The file.
     pub inode: InodeId,
-    /// For what.
+    /// The access it needs.
     pub want: Want,
-    /// For whom.
-    pub party: Party,
-    /// Where the answer goes.
-    pub ticket: Ticket,
+    /// Its lease group.
+    pub group: LeaseGroup,
+    /// Ticket of the answer.
+    pub ticket: WaitTicket,
 }
 
-/// Sessions that keep out of each other's bytes by themselves and so count as one user of a file: the tier-1 servers of one
-/// application. Zero is nobody's: such a session is a user of its own.
+/// Lease group: sessions that coordinate their writes themselves and so count as one user of a file, as the node-cache servers of one
+/// application. Zero means no group: such a session is a user of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Party(pub u64);
+pub struct LeaseGroup(pub u64);
 
-impl Party {
-    /// Whether two sessions are of one party.
+impl LeaseGroup {
+    /// Whether two sessions are of one lease group.
     #[must_use]
-    pub fn is_one_with(self, other: Party) -> bool {
+    pub fn is_one_with(self, other: LeaseGroup) -> bool {
         self.0 != 0 && self == other
     }
 }
 
-/// A session gives a lease back: everything written under it is in the stores.
+/// A session returns a lease: everything written under it is in the stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Return {
-    /// Who.
+    /// The returning session.
     pub session: SessionId,
-    /// Of which file.
+    /// The file.
     pub inode: InodeId,
-    /// Which lease.
+    /// The number of the lease.
     pub number: u64,
 }
 
 /// How quiet a file must be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Barrier {
-    /// Nothing is being written behind: length and contents are settled (stat). Over as soon as it is quiet.
+    /// No write-back is in progress: length and contents are final (stat). Ends as soon as the file is quiet.
     Look,
-    /// Nobody holds or gets a lease until [`Leases::barrier_end`](super::Leases::barrier_end) (truncate, removal).
+    /// No session holds or gets a lease until [`Leases::barrier_end`](super::Leases::barrier_end) (truncate, removal).
     Stop,
 }
 
-/// Somebody needs a file quiet.
+/// Request of the shell for a quiet file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BarrierAsk {
-    /// Which file.
+pub struct BarrierRequest {
+    /// The file.
     pub inode: InodeId,
-    /// Where the answer goes.
-    pub ticket: Ticket,
-    /// How quiet.
+    /// Ticket of the answer.
+    pub ticket: WaitTicket,
+    /// Kind of barrier.
     pub kind: Barrier,
-    /// The session for which it is. For a `Look` its own exclusive lease may stay: it knows its own length.
-    pub asker: Option<SessionId>,
+    /// The session on behalf of which it is requested. For a `Look` its own exclusive lease may stay: it knows its own length.
+    pub requester: Option<SessionId>,
 }
 
-/// What the shell has to do.
+/// Actions for the shell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum LeaseAction {
     /// Answer a request. The lease replaces any other that the session had on the file.
     Grant {
-        /// Which request.
-        ticket: Ticket,
-        /// Whose.
+        /// The request's ticket.
+        ticket: WaitTicket,
+        /// The requesting session.
         session: SessionId,
-        /// What it gets.
+        /// The granted lease.
         lease: Lease,
     },
-    /// Ask a holder for its lease. Sent at most once per number.
+    /// Recall a lease from its holder. Sent at most once per number.
     Recall {
         /// The holder.
         session: SessionId,
         /// The file.
         inode: InodeId,
-        /// Which lease.
+        /// The number of the lease.
         number: u64,
     },
-    /// Drain what the session left in its outbox, measure the file's length, then call
-    /// [`Leases::settled`](super::Leases::settled).
-    Settle {
+    /// Drain the records that the session left in its outbox, measure the file's length, then call
+    /// [`Leases::recovered`](super::Leases::recovered).
+    Recover {
         /// The file.
         inode: InodeId,
-        /// Whose records.
+        /// The dead session.
         session: SessionId,
     },
-    /// The file is as quiet as this barrier wanted.
+    /// The file is as quiet as this barrier requested.
     Quiet {
-        /// Which barrier.
-        ticket: Ticket,
+        /// The barrier's ticket.
+        ticket: WaitTicket,
     },
 }
 
-/// Who waits.
+/// Kind of waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiter {
     /// A session, for a lease.
@@ -115,21 +115,21 @@ pub enum Waiter {
     Barrier(Barrier),
 }
 
-/// One wait, for `status` and for notices to whoever waits.
+/// One wait, for `status` and for notices to waiting clients.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitLine {
     /// The file.
     pub inode: InodeId,
-    /// Who waits.
+    /// The waiter.
     pub waiter: Waiter,
     /// Its ticket.
-    pub ticket: Ticket,
-    /// Since when.
+    pub ticket: WaitTicket,
+    /// Start of the wait.
     pub since: Nanos,
-    /// For how long by now.
+    /// Duration so far.
     pub waited: Duration,
-    /// Who holds the file, the dead that are not settled included.
+    /// Holders of the file, dead ones that are not recovered included.
     pub holders: Vec<SessionId>,
-    /// The stop barrier in force, if that is what it waits for.
-    pub stopped_by: Option<Ticket>,
+    /// The stop barrier in force, if it waits for that.
+    pub stopped_by: Option<WaitTicket>,
 }

@@ -1,7 +1,6 @@
-//! What must be true of the lease machine, told from its inputs and actions alone.
+//! Invariants of the lease machine, checked from its inputs and actions alone.
 //!
-//! Never: asks the machine what it thinks, except in `agrees`, which compares the two. Always: a rule that is broken
-//! comes out as a sentence.
+//! Never: reads the machine's own state, except in `agrees`, which compares the two. Always: a broken rule is reported as a sentence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +9,24 @@ use pario_net::message::{Lease, Phase, Want};
 
 use super::*;
 
-/// What somebody waits for.
+/// A waiting request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wait {
+pub(super) enum CheckedWait {
     Lease { session: SessionId, want: Want },
     Look { asker: Option<SessionId> },
     Stop,
 }
 
-/// One file as the actions so far describe it.
+/// One file as described by the actions so far.
 #[derive(Clone, Default, Debug)]
 pub(super) struct FileFacts {
     pub(super) held: BTreeMap<SessionId, Lease>,
-    /// Restored, not heard of yet.
+    /// Restored, not reconnected yet.
     pub(super) absent: BTreeSet<SessionId>,
-    /// To be settled; true once the machine asked for it.
-    pub(super) unsettled: BTreeMap<SessionId, bool>,
-    pub(super) waiting: Vec<(Ticket, Wait)>,
-    pub(super) stop: Option<Ticket>,
+    /// To be recovered; true once the machine requested it.
+    pub(super) unrecovered: BTreeMap<SessionId, bool>,
+    pub(super) waiting: Vec<(WaitTicket, CheckedWait)>,
+    pub(super) stop: Option<WaitTicket>,
 }
 
 /// See the module.
@@ -36,28 +35,28 @@ pub(super) struct Checker {
     pub(super) files: BTreeMap<InodeId, FileFacts>,
     pub(super) recalled: BTreeSet<u64>,
     granted: BTreeSet<u64>,
-    answered: BTreeSet<Ticket>,
-    /// The sessions below this number are of one party.
-    pub(super) parties: u64,
-    /// How often each thing was seen, so that a test can tell whether it looked at anything.
+    answered: BTreeSet<WaitTicket>,
+    /// The sessions below this number are of one lease group.
+    pub(super) group_sessions: u64,
+    /// Counts per event, so that a test can check its coverage.
     pub(super) seen: BTreeMap<&'static str, u64>,
 }
 
 /// A broken rule, or `Ok`.
-pub(super) type Verdict = Result<(), String>;
+pub(super) type RuleResult = Result<(), String>;
 
-fn rule(holds: bool, broken: impl FnOnce() -> String) -> Verdict {
+fn rule(holds: bool, broken: impl FnOnce() -> String) -> RuleResult {
     if holds { Ok(()) } else { Err(broken()) }
 }
 
-/// Inputs, told before the machine gets them.
+/// Inputs, passed before the machine gets them.
 impl Checker {
     pub(super) fn file(&mut self, inode: InodeId) -> &mut FileFacts {
         self.files.entry(inode).or_default()
     }
 
-    pub(super) fn party(&self, session: SessionId) -> Party {
-        Party(u64::from(session.0 < self.parties))
+    pub(super) fn group_of(&self, session: SessionId) -> LeaseGroup {
+        LeaseGroup(u64::from(session.0 < self.group_sessions))
     }
 
     pub(super) fn returned(&mut self, back: Return) {
@@ -69,8 +68,9 @@ impl Checker {
 
     pub(super) fn gone(&mut self, session: SessionId) {
         for file in self.files.values_mut() {
-            file.waiting
-                .retain(|(_, wait)| !matches!(wait, Wait::Lease { session: who, .. } if *who == session));
+            file.waiting.retain(
+                |(_, wait)| !matches!(wait, CheckedWait::Lease { session: who, .. } if *who == session),
+            );
         }
         self.reclaimed(session);
     }
@@ -79,12 +79,12 @@ impl Checker {
         for file in self.files.values_mut() {
             let dirty = file.held.remove(&session).is_some_and(|lease| lease.phase != Phase::Read {});
             if dirty || file.absent.remove(&session) {
-                file.unsettled.insert(session, false);
+                file.unrecovered.insert(session, false);
             }
         }
     }
 
-    pub(super) fn stop_ended(&mut self, inode: InodeId, ticket: Ticket) {
+    pub(super) fn stop_ended(&mut self, inode: InodeId, ticket: WaitTicket) {
         let file = self.file(inode);
         if file.stop == Some(ticket) {
             file.stop = None;
@@ -92,7 +92,7 @@ impl Checker {
         file.waiting.retain(|(waiting, _)| *waiting != ticket);
     }
 
-    pub(super) fn cancelled(&mut self, ticket: Ticket) {
+    pub(super) fn cancelled(&mut self, ticket: WaitTicket) {
         for file in self.files.values_mut() {
             file.waiting.retain(|(waiting, _)| *waiting != ticket);
         }
@@ -101,26 +101,26 @@ impl Checker {
 
 /// Actions.
 impl Checker {
-    /// Takes the actions of one input in order.
-    pub(super) fn acted(&mut self, actions: &[Action]) -> Verdict {
+    /// Checks the actions of one input in order.
+    pub(super) fn acted(&mut self, actions: &[LeaseAction]) -> RuleResult {
         for action in actions {
             match *action {
-                Action::Grant { ticket, session, lease } => self.grant(ticket, session, lease)?,
-                Action::Recall { session, inode, number } => self.recall(session, inode, number)?,
-                Action::Settle { inode, session } => self.settle(inode, session)?,
-                Action::Quiet { ticket } => self.quiet(ticket)?,
+                LeaseAction::Grant { ticket, session, lease } => self.grant(ticket, session, lease)?,
+                LeaseAction::Recall { session, inode, number } => self.recall(session, inode, number)?,
+                LeaseAction::Recover { inode, session } => self.recover(inode, session)?,
+                LeaseAction::Quiet { ticket } => self.quiet(ticket)?,
             }
         }
-        let forgotten = self.files.values().any(|file| file.unsettled.values().any(|asked| !asked));
-        rule(!forgotten, || "a writer died and nobody is to settle it".into())
+        let forgotten = self.files.values().any(|file| file.unrecovered.values().any(|asked| !asked));
+        rule(!forgotten, || "a writer died and no recovery was requested".into())
     }
 
     fn saw(&mut self, what: &'static str) {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    /// Takes a ticket out of its file's queue and says who waited longer.
-    fn answer(&mut self, ticket: Ticket) -> Result<(InodeId, Wait, Vec<Wait>), String> {
+    /// Removes a ticket from its file's queue and returns the requests that waited longer.
+    fn answer(&mut self, ticket: WaitTicket) -> Result<(InodeId, CheckedWait, Vec<CheckedWait>), String> {
         rule(self.answered.insert(ticket), || format!("{ticket:?} answered twice"))?;
         let found = self.files.iter_mut().find_map(|(&inode, file)| {
             let at = file.waiting.iter().position(|(waiting, _)| *waiting == ticket)?;
@@ -130,9 +130,9 @@ impl Checker {
         found.ok_or_else(|| format!("{ticket:?} answered, which does not wait"))
     }
 
-    fn grant(&mut self, ticket: Ticket, session: SessionId, lease: Lease) -> Verdict {
+    fn grant(&mut self, ticket: WaitTicket, session: SessionId, lease: Lease) -> RuleResult {
         let (inode, wait, older) = self.answer(ticket)?;
-        let Wait::Lease { session: asker, want } = wait else {
+        let CheckedWait::Lease { session: asker, want } = wait else {
             return Err(format!("{wait:?} got {lease:?}"));
         };
         rule(inode == lease.inode && asker == session, || {
@@ -150,18 +150,18 @@ impl Checker {
         if held.is_some_and(|held| held.number == lease.number) {
             return self.granted_again(held, lease);
         }
-        let queue_jumped = older.iter().any(|wait| !matches!(wait, Wait::Look { .. }));
+        let queue_jumped = older.iter().any(|wait| !matches!(wait, CheckedWait::Look { .. }));
         rule(!queue_jumped, || format!("{lease:?} granted to {session} past {older:?}"))?;
         self.granted_new(session, held, lease)
     }
 
-    fn granted_again(&mut self, held: Option<Lease>, lease: Lease) -> Verdict {
+    fn granted_again(&mut self, held: Option<Lease>, lease: Lease) -> RuleResult {
         self.saw("again");
         rule(held == Some(lease), || format!("{held:?} became {lease:?}"))?;
         rule(!self.recalled.contains(&lease.number), || format!("{lease:?} granted while it is recalled"))
     }
 
-    fn granted_new(&mut self, session: SessionId, held: Option<Lease>, lease: Lease) -> Verdict {
+    fn granted_new(&mut self, session: SessionId, held: Option<Lease>, lease: Lease) -> RuleResult {
         rule(self.granted.insert(lease.number), || format!("{lease:?} uses its number again"))?;
         if let Some(held) = held {
             self.saw("replaced");
@@ -174,14 +174,14 @@ impl Checker {
             Phase::Read {} => "read",
             Phase::Mixed {} => "mixed",
         });
-        let parties = self.parties;
+        let parties = self.group_sessions;
         let file = self.file(lease.inode);
-        let dead = file.unsettled.len() + file.absent.len();
+        let dead = file.unrecovered.len() + file.absent.len();
         rule(dead == 0, || format!("{lease:?} granted before the dead are settled: {file:?}"))?;
         file.held.insert(session, lease);
         let one_party = file.held.keys().all(|other| other.0 < parties) && session.0 < parties;
         if one_party && lease.phase == (Phase::Exclusive {}) {
-            // What one of a party gets is good for all of them.
+            // A phase granted to one session of a lease group applies to all of them.
             file.held.values_mut().for_each(|other| other.phase = lease.phase);
         }
         let one_phase = file.held.values().all(|other| other.phase == lease.phase);
@@ -190,7 +190,7 @@ impl Checker {
         rule(alone, || format!("exclusive, yet shared: {:?}", file.held))
     }
 
-    fn recall(&mut self, session: SessionId, inode: InodeId, number: u64) -> Verdict {
+    fn recall(&mut self, session: SessionId, inode: InodeId, number: u64) -> RuleResult {
         self.saw("recall");
         rule(self.recalled.insert(number), || format!("lease {number} recalled twice"))?;
         let file = self.file(inode);
@@ -199,23 +199,23 @@ impl Checker {
             format!("{number} recalled from {session}: {held:?}")
         })?;
         let wanted = !file.waiting.is_empty() || held.is_some_and(|held| held.phase == Phase::Mixed {});
-        rule(wanted, || format!("{number} recalled for nobody"))
+        rule(wanted, || format!("{number} recalled without a waiter"))
     }
 
-    fn settle(&mut self, inode: InodeId, session: SessionId) -> Verdict {
+    fn recover(&mut self, inode: InodeId, session: SessionId) -> RuleResult {
         self.saw("settle");
-        let before = self.file(inode).unsettled.insert(session, true);
+        let before = self.file(inode).unrecovered.insert(session, true);
         rule(before == Some(false), || format!("{session} to be settled on {inode}, {before:?}"))
     }
 
-    fn quiet(&mut self, ticket: Ticket) -> Verdict {
+    fn quiet(&mut self, ticket: WaitTicket) -> RuleResult {
         let (inode, wait, older) = self.answer(ticket)?;
         let file = self.file(inode);
-        let dead = file.unsettled.len() + file.absent.len();
+        let dead = file.unrecovered.len() + file.absent.len();
         rule(dead == 0 && file.stop.is_none(), || format!("{wait:?} quiet, but {file:?}"))?;
         match wait {
-            Wait::Lease { .. } => Err(format!("{wait:?} is no barrier")),
-            Wait::Look { asker } => {
+            CheckedWait::Lease { .. } => Err(format!("{wait:?} is no barrier")),
+            CheckedWait::Look { asker } => {
                 let behind = file.held.iter().find(|(session, lease)| match lease.phase {
                     Phase::Exclusive {} => asker != Some(**session),
                     Phase::Write {} => true,
@@ -225,9 +225,9 @@ impl Checker {
                 self.saw("look");
                 Ok(())
             }
-            Wait::Stop => {
+            CheckedWait::Stop => {
                 rule(file.held.is_empty(), || format!("stopped while {:?} are held", file.held))?;
-                let queue_jumped = older.iter().any(|wait| !matches!(wait, Wait::Look { .. }));
+                let queue_jumped = older.iter().any(|wait| !matches!(wait, CheckedWait::Look { .. }));
                 rule(!queue_jumped, || format!("stopped before {older:?}"))?;
                 file.stop = Some(ticket);
                 self.saw("stop");
@@ -239,12 +239,12 @@ impl Checker {
 
 /// Comparison.
 impl Checker {
-    /// The machine's own answers are the same.
-    pub(super) fn agrees(&self, leases: &Leases, now: Nanos) -> Verdict {
+    /// The machine's own answers agree.
+    pub(super) fn agrees(&self, leases: &Leases, now: Nanos) -> RuleResult {
         for (&inode, file) in &self.files {
             let mut holders: BTreeSet<SessionId> = file.held.keys().copied().collect();
             holders.extend(&file.absent);
-            holders.extend(file.unsettled.keys());
+            holders.extend(file.unrecovered.keys());
             let told: BTreeSet<SessionId> = leases.holders(inode).into_iter().collect();
             rule(told == holders, || format!("{inode} is held by {holders:?}, the machine says {told:?}"))?;
             for &session in &holders {
@@ -255,9 +255,9 @@ impl Checker {
                 })?;
             }
         }
-        let waiting: Vec<Ticket> =
+        let waiting: Vec<WaitTicket> =
             self.files.values().flat_map(|file| &file.waiting).map(|wait| wait.0).collect();
-        let told: Vec<Ticket> = leases.waiting(now).map(|line| line.ticket).collect();
+        let told: Vec<WaitTicket> = leases.waiting(now).map(|line| line.ticket).collect();
         rule(told == waiting, || format!("{waiting:?} wait, the machine says {told:?}"))
     }
 }

@@ -1,7 +1,6 @@
-//! How often files were lately taken from readers for a writer or the reverse.
+//! Recent flips per file: recalls from readers for a writer or the reverse.
 //!
-//! Never: holds more than [`FLIP_FILES_MAX`] files or [`FLIPS_MAX`] + 1 moments of one.
-//! Always: a file's moments are in the order of time.
+//! Never: holds more than [`FLIP_FILES_MAX`] files or [`FLIPS_MAX`] + 1 times of one. Always: the times of a file ascend.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,9 +9,9 @@ use pario_core::{InodeId, Nanos};
 
 /// More flips than this within [`FLIP_WINDOW`] put a file into the mixed phase.
 pub const FLIPS_MAX: usize = 4;
-/// Over how long flips are counted.
+/// Interval in which flips are counted.
 pub const FLIP_WINDOW: Duration = Duration::from_secs(1);
-/// Files whose flips are remembered; beyond it, the one whose last flip is longest ago is forgotten.
+/// Files with remembered flips; beyond it, the file with the oldest last flip is dropped.
 pub const FLIP_FILES_MAX: usize = 4096;
 
 /// See the module.
@@ -23,7 +22,7 @@ pub(super) struct Flips {
 }
 
 impl Flips {
-    /// Notes a flip and says how many there were within the window, this one included.
+    /// Notes a flip and returns the number of flips within [`FLIP_WINDOW`], this one included.
     pub(super) fn record(&mut self, inode: InodeId, now: Nanos) -> usize {
         self.drop_stale(now);
         let moments = self.files.entry(inode).or_default();
@@ -43,7 +42,7 @@ impl Flips {
         count
     }
 
-    /// Forgets a file.
+    /// Drops a file.
     pub(super) fn forget(&mut self, inode: InodeId) {
         if let Some(&last) = self.files.remove(&inode).as_ref().and_then(VecDeque::back) {
             self.by_last.remove(&(last, inode));

@@ -1,44 +1,23 @@
-//! Random histories of a few sessions on a few files, each from one seed, watched by the [`Checker`].
+//! Random histories of a few sessions on a few files, each from one seed, checked by the [`Checker`].
 
 use std::collections::BTreeMap;
 
-use pario_core::{InodeId, Nanos, SessionId};
+use pario_core::{InodeId, Nanos, SeededRandom, SessionId};
 use pario_net::message::Want;
 use proptest::prelude::*;
 
-use super::check::{Checker, Verdict, Wait};
-use super::sabotage::Bug;
+use super::check::{CheckedWait, Checker, RuleResult};
+use super::sabotage::{Bug, LeaseSabotage};
 use super::*;
 
 /// Histories of the test that must find nothing.
 const HISTORIES: u64 = 6000;
-/// A deliberate bug must be found within so many.
+/// A deliberate bug must be found within this many.
 const HISTORIES_TO_FIND: u64 = 10_000;
 
-/// Small, seeded, good enough to choose what happens next.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.roll() % limit
-    }
-
-    fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
-        let at = usize::try_from(self.roll()).ok()?.checked_rem(from.len())?;
-        Some(from[at])
-    }
-}
-
 /// The machine, its simulated clients and the checker.
-struct World {
-    dice: Dice,
+struct LeaseFixture {
+    dice: SeededRandom,
     leases: Leases,
     checker: Checker,
     now: Nanos,
@@ -49,22 +28,22 @@ struct World {
     next_ticket: u64,
 }
 
-impl World {
-    fn new(seed: u64, bug: Option<Bug>) -> World {
-        let mut dice = Dice(seed);
+impl LeaseFixture {
+    fn new(seed: u64, bug: Option<Bug>) -> LeaseFixture {
+        let mut dice = SeededRandom::new(seed);
         let (sessions, files) = (2 + dice.below(4), 1 + dice.below(3));
         let pause_ms = [1, 20, 200, 2000][usize::try_from(dice.below(4)).unwrap()];
-        let mut leases = Leases::new(dice.roll());
-        leases.sabotage.bug = bug;
-        // In every other history some of them are of one party.
+        let mut leases = Leases::new(dice.next_u64());
+        leases.sabotage = LeaseSabotage::new(bug);
+        // In every other history some of them are of one lease group.
         let parties = if dice.below(2) == 0 { 0 } else { 1 + dice.below(sessions) };
         let (mut checker, now) = (Checker::default(), Nanos(0));
-        checker.parties = parties;
-        World { dice, leases, checker, now, sessions, files, pause_ms, next_ticket: 0 }
+        checker.group_sessions = parties;
+        LeaseFixture { dice, leases, checker, now, sessions, files, pause_ms, next_ticket: 0 }
     }
 
-    /// A whole history: what sessions held before a restart, random steps, then everybody goes home.
-    fn run(&mut self) -> Verdict {
+    /// A whole history: leases held before a restart, random steps, then all sessions end.
+    fn run(&mut self) -> RuleResult {
         for inode in 0..self.files {
             self.checker.file(InodeId(inode));
             while self.dice.below(4) == 0 {
@@ -78,7 +57,7 @@ impl World {
             self.now = self.now.plus_ms(pause);
             self.step()?;
         }
-        self.go_home()
+        self.end_all()
     }
 
     fn session(&mut self) -> SessionId {
@@ -89,18 +68,18 @@ impl World {
         InodeId(self.dice.below(self.files))
     }
 
-    fn ticket(&mut self) -> Ticket {
+    fn ticket(&mut self) -> WaitTicket {
         self.next_ticket += 1;
-        Ticket(self.next_ticket)
+        WaitTicket(self.next_ticket)
     }
 
-    fn step(&mut self) -> Verdict {
+    fn step(&mut self) -> RuleResult {
         match self.dice.below(100) {
             0..40 => self.acquire(),
             40..65 => self.answer_recall(),
             65..72 => self.give_back(),
             72..76 => self.die_or_reclaim(),
-            76..84 => self.settle(),
+            76..84 => self.recover(),
             84..88 => self.look(),
             88..91 => self.stop(),
             91..97 => self.end_stop(),
@@ -108,34 +87,36 @@ impl World {
         }
     }
 
-    /// Gives the machine one input and the checker what came of it.
-    fn input(&mut self, act: impl FnOnce(&mut Leases, Nanos, &mut Vec<Action>)) -> Verdict {
+    /// Passes one input to the machine and its actions to the checker.
+    fn input(&mut self, act: impl FnOnce(&mut Leases, Nanos, &mut Vec<LeaseAction>)) -> RuleResult {
         let mut actions = Vec::new();
         act(&mut self.leases, self.now, &mut actions);
         self.checker.acted(&actions)?;
-        // A deliberate bug must show in what the machine does, not in what it says of itself.
-        if self.leases.sabotage.bug.is_some() { Ok(()) } else { self.checker.agrees(&self.leases, self.now) }
+        // A deliberate bug must show in the machine's actions, not in its queries.
+        if self.leases.sabotage.is_enabled() { Ok(()) } else { self.checker.agrees(&self.leases, self.now) }
     }
 }
 
-/// What clients and the shell do.
-impl World {
-    fn acquire(&mut self) -> Verdict {
+/// Actions of clients and the shell.
+impl LeaseFixture {
+    fn acquire(&mut self) -> RuleResult {
         let (session, inode, ticket) = (self.session(), self.inode(), self.ticket());
-        // A session that has not been heard of since the restart says first that it is back.
+        // A session that has not reconnected since the restart reclaims first.
         if self.checker.files.values().any(|file| file.absent.contains(&session)) {
             self.checker.reclaimed(session);
             self.input(|leases, now, out| leases.reclaimed(session, now, out))?;
         }
         let want = if self.dice.below(2) == 0 { Want::Read {} } else { Want::Write {} };
-        self.checker.file(inode).waiting.push((ticket, Wait::Lease { session, want }));
+        self.checker.file(inode).waiting.push((ticket, CheckedWait::Lease { session, want }));
         let together = want == (Want::Write {}) && self.dice.below(4) == 0;
-        let want = if together { Want::WriteTogether {} } else { want };
-        let party = self.checker.party(session);
-        self.input(|leases, now, out| leases.acquire(Ask { session, inode, want, party, ticket }, now, out))
+        let want = if together { Want::WriteInGroup {} } else { want };
+        let party = self.checker.group_of(session);
+        self.input(|leases, now, out| {
+            leases.acquire(LeaseRequest { session, inode, want, group: party, ticket }, now, out)
+        })
     }
 
-    /// Leases in the hands of clients, recalled or not.
+    /// Leases held by clients, recalled or not.
     fn held(&self, recalled: bool) -> Vec<Return> {
         let all = self.checker.files.iter().flat_map(|(&inode, file)| {
             file.held.iter().map(move |(&session, lease)| Return { session, inode, number: lease.number })
@@ -143,20 +124,20 @@ impl World {
         all.filter(|back| self.checker.recalled.contains(&back.number) == recalled).collect()
     }
 
-    fn give(&mut self, back: Return) -> Verdict {
+    fn give(&mut self, back: Return) -> RuleResult {
         self.checker.returned(back);
         self.input(|leases, now, out| leases.returned(back, now, out))
     }
 
-    fn answer_recall(&mut self) -> Verdict {
+    fn answer_recall(&mut self) -> RuleResult {
         let recalled = self.held(true);
-        self.dice.pick(&recalled).map_or(Ok(()), |back| self.give(back))
+        self.dice.try_pick(&recalled).map_or(Ok(()), |back| self.give(back))
     }
 
-    /// Of its own accord; and sometimes what it does not have.
-    fn give_back(&mut self) -> Verdict {
+    /// Returns a lease unasked; sometimes one that it does not hold.
+    fn give_back(&mut self) -> RuleResult {
         let kept = self.held(false);
-        let Some(mut back) = self.dice.pick(&kept) else { return Ok(()) };
+        let Some(mut back) = self.dice.try_pick(&kept) else { return Ok(()) };
         match self.dice.below(4) {
             0 => back.number = back.number.wrapping_sub(1 + self.dice.below(3)),
             1 => back.session = self.session(),
@@ -165,7 +146,7 @@ impl World {
         self.give(back)
     }
 
-    fn die_or_reclaim(&mut self) -> Verdict {
+    fn die_or_reclaim(&mut self) -> RuleResult {
         let session = self.session();
         if self.dice.below(3) == 0 {
             self.checker.reclaimed(session);
@@ -174,94 +155,94 @@ impl World {
         self.die(session)
     }
 
-    fn die(&mut self, session: SessionId) -> Verdict {
+    fn die(&mut self, session: SessionId) -> RuleResult {
         self.checker.gone(session);
-        self.input(|leases, now, out| leases.gone(session, now, out))
+        self.input(|leases, now, out| leases.session_died(session, now, out))
     }
 
-    fn unsettled(&self) -> Vec<(InodeId, SessionId)> {
+    fn unrecovered(&self) -> Vec<(InodeId, SessionId)> {
         let all = self.checker.files.iter();
-        all.flat_map(|(&inode, file)| file.unsettled.keys().map(move |&session| (inode, session))).collect()
+        all.flat_map(|(&inode, file)| file.unrecovered.keys().map(move |&session| (inode, session))).collect()
     }
 
-    fn settle(&mut self) -> Verdict {
-        let unsettled = self.unsettled();
-        let Some((inode, session)) = self.dice.pick(&unsettled) else { return Ok(()) };
-        self.settle_one(inode, session)
+    fn recover(&mut self) -> RuleResult {
+        let unsettled = self.unrecovered();
+        let Some((inode, session)) = self.dice.try_pick(&unsettled) else { return Ok(()) };
+        self.recover_one(inode, session)
     }
 
-    fn settle_one(&mut self, inode: InodeId, session: SessionId) -> Verdict {
-        self.checker.file(inode).unsettled.remove(&session);
-        self.input(|leases, now, out| leases.settled(inode, session, now, out))
+    fn recover_one(&mut self, inode: InodeId, session: SessionId) -> RuleResult {
+        self.checker.file(inode).unrecovered.remove(&session);
+        self.input(|leases, now, out| leases.recovered(inode, session, now, out))
     }
 
-    fn look(&mut self) -> Verdict {
+    fn look(&mut self) -> RuleResult {
         let (inode, ticket) = (self.inode(), self.ticket());
         let asker = (self.dice.below(2) == 0).then(|| self.session());
-        self.checker.file(inode).waiting.push((ticket, Wait::Look { asker }));
-        let ask = BarrierAsk { inode, ticket, kind: Barrier::Look, asker };
+        self.checker.file(inode).waiting.push((ticket, CheckedWait::Look { asker }));
+        let ask = BarrierRequest { inode, ticket, kind: Barrier::Look, requester: asker };
         self.input(|leases, now, out| leases.barrier(ask, now, out))
     }
 
-    fn stop(&mut self) -> Verdict {
+    fn stop(&mut self) -> RuleResult {
         let (inode, ticket) = (self.inode(), self.ticket());
-        self.checker.file(inode).waiting.push((ticket, Wait::Stop));
-        let ask = BarrierAsk { inode, ticket, kind: Barrier::Stop, asker: None };
+        self.checker.file(inode).waiting.push((ticket, CheckedWait::Stop));
+        let ask = BarrierRequest { inode, ticket, kind: Barrier::Stop, requester: None };
         self.input(|leases, now, out| leases.barrier(ask, now, out))
     }
 
-    fn stops(&self) -> Vec<(InodeId, Ticket)> {
+    fn stops(&self) -> Vec<(InodeId, WaitTicket)> {
         self.checker.files.iter().filter_map(|(&inode, file)| Some((inode, file.stop?))).collect()
     }
 
-    fn end_stop(&mut self) -> Verdict {
+    fn end_stop(&mut self) -> RuleResult {
         let stops = self.stops();
-        let Some((inode, ticket)) = self.dice.pick(&stops) else { return Ok(()) };
+        let Some((inode, ticket)) = self.dice.try_pick(&stops) else { return Ok(()) };
         self.end(inode, ticket)
     }
 
-    fn end(&mut self, inode: InodeId, ticket: Ticket) -> Verdict {
+    fn end(&mut self, inode: InodeId, ticket: WaitTicket) -> RuleResult {
         self.checker.stop_ended(inode, ticket);
         self.input(|leases, now, out| leases.barrier_end(inode, ticket, now, out))
     }
 
-    /// Any ticket so far, also one that was answered long ago.
-    fn cancel(&mut self) -> Verdict {
-        let ticket = Ticket(1 + self.dice.below(self.next_ticket + 1));
+    /// Any ticket so far, also an answered one.
+    fn cancel(&mut self) -> RuleResult {
+        let ticket = WaitTicket(1 + self.dice.below(self.next_ticket + 1));
         self.checker.cancelled(ticket);
         self.input(|leases, now, out| leases.cancel(ticket, now, out))
     }
 
-    /// Clients do no more than answer recalls, the shell does its part: then nobody may be left waiting. Then all
-    /// leases come back: then nothing may be left at all.
-    fn go_home(&mut self) -> Verdict {
+    /// Clients only answer recalls, the shell does its part: then no request may be left waiting. Then all leases are returned: then
+    /// nothing may be left at all.
+    fn end_all(&mut self) -> RuleResult {
         for session in (0..self.sessions).map(SessionId) {
             if self.checker.files.values().any(|file| file.absent.contains(&session)) {
                 self.die(session)?;
             }
         }
         loop {
-            let (recalled, unsettled, stops) = (self.held(true), self.unsettled(), self.stops());
+            let (recalled, unsettled, stops) = (self.held(true), self.unrecovered(), self.stops());
             if recalled.is_empty() && unsettled.is_empty() && stops.is_empty() {
                 break;
             }
             recalled.into_iter().try_for_each(|back| self.give(back))?;
-            unsettled.into_iter().try_for_each(|(inode, session)| self.settle_one(inode, session))?;
+            unsettled.into_iter().try_for_each(|(inode, session)| self.recover_one(inode, session))?;
             stops.into_iter().try_for_each(|(inode, ticket)| self.end(inode, ticket))?;
         }
         let forgotten: Vec<WaitLine> = self.leases.waiting(self.now).collect();
         if !forgotten.is_empty() {
-            return Err(format!("nobody was asked to make way for {forgotten:?}"));
+            return Err(format!("no lease was recalled for {forgotten:?}"));
         }
         while let Some(&back) = self.held(false).first().or(self.held(true).first()) {
             self.give(back)?;
         }
-        if self.leases.is_idle() { Ok(()) } else { Err(format!("something is left: {:?}", self.leases)) }
+        if self.leases.is_idle() { Ok(()) } else { Err(format!("state is left: {:?}", self.leases)) }
     }
 }
 
-fn history(seed: u64, bug: Option<Bug>) -> (Verdict, Checker) {
-    let mut world = World::new(seed, bug);
+fn history(seed: u64, bug: Option<Bug>) -> (RuleResult, Checker) {
+    let mut world = LeaseFixture::new(seed, bug);
     (world.run(), world.checker)
 }
 
@@ -295,7 +276,7 @@ proptest! {
 fn every_deliberate_bug_is_found() {
     let bugs = [
         (Bug::Overtake, "past"),
-        (Bug::ForgetRecall, "nobody was asked"),
+        (Bug::ForgetRecall, "no lease was recalled"),
         (Bug::ReleaseUnsettled, "before the dead are settled"),
         (Bug::RegrantRecalled, "while it is recalled"),
         (Bug::GrantInStop, "granted during a stop"),

@@ -1,9 +1,9 @@
-//! How a file gets into the mixed phase and out of it; see [`super::script`] for how to read a script.
+//! How a file enters and leaves the mixed phase; see [`super::script`] for the syntax of a script.
 
 use pario_core::InodeId;
 use pario_net::message::Want;
 
-use super::Party;
+use super::LeaseGroup;
 use super::script::{check, session};
 
 /// Five flips within a second: A writes, B reads, in turn.
@@ -30,7 +30,7 @@ fn ping_pong_ends_in_the_mixed_phase() {
 #[test]
 fn nothing_is_free_in_the_mixed_phase_since_a_request_may_end_it() {
     let script = check(&format!("{PING_PONG} A back 6\n at 2500"));
-    let is_free = |want| script.leases.is_free_for((session("C"), Party::default()), InodeId(1), want);
+    let is_free = |want| script.leases.is_free_for((session("C"), LeaseGroup::default()), InodeId(1), want);
     assert!(!is_free(Want::Read {}) && !is_free(Want::Write {}));
 }
 
@@ -56,8 +56,8 @@ fn going_mixed_recalls_everybody_once() {
 fn taking_turns_without_a_recall_is_no_ping_pong() {
     let turns = (0..10).map(|turn| {
         let (want, phase) = if turn % 2 == 0 { ("read", "read") } else { ("write", "exclusive") };
-        let who = if turn % 2 == 0 { 'A' } else { 'B' };
-        format!("{turn} {who} {want} => {turn} {who} {phase} {turn}\n{who} back {turn}\n")
+        let name = if turn % 2 == 0 { 'A' } else { 'B' };
+        format!("{turn} {name} {want} => {turn} {name} {phase} {turn}\n{name} back {turn}\n")
     });
     check(&turns.collect::<String>());
 }

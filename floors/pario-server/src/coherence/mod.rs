@@ -1,15 +1,15 @@
-//! Coherence: who may use a file, and how. Pure state machines; the manager's shell carries out what they decide.
+//! Coherence: which sessions may use a file, and how. Pure state machines; the manager's shell carries out their actions.
 //!
 //! Leases by phase are here, and range locks (`locks`). Every file is in one phase for all its holders:
 //!
 //! | phase | holders | a holder may |
 //! |---|---|---|
-//! | exclusive | one | write behind, read and write objects directly, cache |
-//! | write | writers | write behind through its outbox |
+//! | exclusive | one | write back, read and write objects directly, cache |
+//! | write | writers | write back through its outbox |
 //! | read | readers | read directly, read ahead, cache |
 //! | mixed | readers and writers | write through to the stores, read from the stores each time |
 //!
-//! Never: reads a clock, sends, waits, spawns. Always: input in, [`Action`]s out, time as an argument, and the
+//! Never: reads a clock, sends, waits, spawns. Always: input in, [`LeaseAction`]s out, time as an argument, and the
 //! same inputs give the same actions.
 
 mod action;
@@ -30,11 +30,14 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-pub use action::{Action, Ask, Barrier, BarrierAsk, Party, Return, Ticket, WaitLine, Waiter};
+pub use action::{
+    Barrier, BarrierRequest, LeaseAction, LeaseGroup, LeaseRequest, Return, WaitLine, WaitTicket, Waiter,
+};
 pub use file::MIXED_MIN;
 pub use flips::{FLIP_FILES_MAX, FLIP_WINDOW, FLIPS_MAX};
 pub use leases::Leases;
 pub use locks::{
-    LockAction, LockLine, LockState, LockWait, LockWish, Locks, Owner, Patience, Refusal, Shape,
+    LockAction, LockLine, LockRequest, LockState, LockWait, LockedBytes, Locks, Refusal, TokenOwner,
+    WaitLimit,
 };
 pub use sabotage::Bug;

@@ -1,8 +1,8 @@
 //! A small language for tests of the lease machine: `input => actions`, one line per input.
 //!
-//! Inputs: `T S read|write [P]` (session S, of party P, asks under ticket T), `S back N` (gives lease N back), `S gone`, `S settled`,
-//! `S restored`, `S reclaimed`, `T look [S]`, `T stop`, `end T`, `cancel T`, `at MS` (sets the clock), `idle` (asserts
-//! that nothing is left). Any of them may end in `on N` for another file than 1. Leases are numbered from 0.
+//! Inputs: `T S read|write [P]` (session S, of lease group P, requests under ticket T), `S back N` (returns lease N), `S gone`, `S
+//! settled`, `S restored`, `S reclaimed`, `T look [S]`, `T stop`, `end T`, `cancel T`, `at MS` (sets the clock), `idle` (asserts that
+//! nothing is left). Any of them may end in `on N` for another file than 1. Leases are numbered from 0.
 
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{Phase, Want};
@@ -10,16 +10,16 @@ use pario_net::message::{Phase, Want};
 use super::*;
 
 /// A machine in the middle of a script.
-pub(super) struct Script {
+pub(super) struct LeaseScript {
     pub(super) leases: Leases,
     now: Nanos,
     line: String,
 }
 
-/// Runs a script and compares what came of each line.
+/// Runs a script and compares the actions of each line.
 #[track_caller]
-pub(super) fn check(script: &str) -> Script {
-    let mut state = Script { leases: Leases::new(0), now: Nanos(0), line: String::new() };
+pub(super) fn check(script: &str) -> LeaseScript {
+    let mut state = LeaseScript { leases: Leases::new(0), now: Nanos(0), line: String::new() };
     for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (input, expected) = line.split_once("=>").unwrap_or((line, ""));
         line.clone_into(&mut state.line);
@@ -29,8 +29,8 @@ pub(super) fn check(script: &str) -> Script {
     state
 }
 
-impl Script {
-    fn step(&mut self, input: &str) -> Vec<Action> {
+impl LeaseScript {
+    fn step(&mut self, input: &str) -> Vec<LeaseAction> {
         let (input, inode) = input.split_once(" on ").unwrap_or((input, "1"));
         let inode = InodeId(inode.parse().unwrap());
         let words: Vec<&str> = input.split_whitespace().collect();
@@ -50,18 +50,19 @@ impl Script {
                 let back = Return { session: session(who), inode, number: number.parse().unwrap() };
                 leases.returned(back, now, out);
             }
-            [who, "gone"] => leases.gone(session(who), now, out),
-            [who, "settled"] => leases.settled(inode, session(who), now, out),
+            [who, "gone"] => leases.session_died(session(who), now, out),
+            [who, "settled"] => leases.recovered(inode, session(who), now, out),
             [who, "restored"] => leases.restore(session(who), inode),
             [who, "reclaimed"] => leases.reclaimed(session(who), now, out),
             [number, who, want] | [number, who, want, _] => {
-                let party = Party(words.get(3).map_or(0, |party| party.parse().unwrap()));
+                let party = LeaseGroup(words.get(3).map_or(0, |party| party.parse().unwrap()));
                 let want = match want {
                     "write" => Want::Write {},
-                    "together" => Want::WriteTogether {},
+                    "together" => Want::WriteInGroup {},
                     _ => Want::Read {},
                 };
-                let ask = Ask { session: session(who), inode, want, party, ticket: ticket(number) };
+                let ask =
+                    LeaseRequest { session: session(who), inode, want, group: party, ticket: ticket(number) };
                 leases.acquire(ask, now, out);
             }
             _ => panic!("no such input: {}", self.line),
@@ -79,18 +80,18 @@ fn name(session: SessionId) -> char {
     char::from(u8::try_from(session.0).unwrap())
 }
 
-fn ticket(number: &str) -> Ticket {
-    Ticket(number.parse().unwrap())
+fn ticket(number: &str) -> WaitTicket {
+    WaitTicket(number.parse().unwrap())
 }
 
-fn barrier(inode: InodeId, number: &str, kind: Barrier, asker: Option<&str>) -> BarrierAsk {
-    BarrierAsk { inode, ticket: ticket(number), kind, asker: asker.map(session) }
+fn barrier(inode: InodeId, number: &str, kind: Barrier, asker: Option<&str>) -> BarrierRequest {
+    BarrierRequest { inode, ticket: ticket(number), kind, requester: asker.map(session) }
 }
 
-/// An action as scripts write it.
-pub(super) fn show(action: &Action) -> String {
+/// An action in script syntax.
+pub(super) fn show(action: &LeaseAction) -> String {
     match *action {
-        Action::Grant { ticket, session, lease } => {
+        LeaseAction::Grant { ticket, session, lease } => {
             let phase = match lease.phase {
                 Phase::Exclusive {} => "exclusive",
                 Phase::Write {} => "write",
@@ -99,8 +100,8 @@ pub(super) fn show(action: &Action) -> String {
             };
             format!("{} {} {phase} {}", ticket.0, name(session), lease.number)
         }
-        Action::Recall { session, number, .. } => format!("recall {} {number}", name(session)),
-        Action::Settle { session, .. } => format!("settle {}", name(session)),
-        Action::Quiet { ticket } => format!("quiet {}", ticket.0),
+        LeaseAction::Recall { session, number, .. } => format!("recall {} {number}", name(session)),
+        LeaseAction::Recover { session, .. } => format!("settle {}", name(session)),
+        LeaseAction::Quiet { ticket } => format!("quiet {}", ticket.0),
     }
 }

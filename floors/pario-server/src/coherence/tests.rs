@@ -1,4 +1,4 @@
-//! Every rule of the lease machine as a short script; see [`super::script`] for how to read one.
+//! Every rule of the lease machine as a short script; see [`super::script`] for the syntax.
 
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{Phase, Want};
@@ -348,7 +348,7 @@ fn waits_are_listed_with_their_holders() {
     assert_eq!(facts, expected);
     assert_eq!((lines[0].since, lines[0].waited.as_millis()), (Nanos(0).plus_ms(10), 20));
     assert_eq!((&lines[1].holders, lines[1].stopped_by), (&vec![session("A")], None));
-    assert_eq!((lines[2].holders.len(), lines[2].stopped_by), (0, Some(Ticket(4))));
+    assert_eq!((lines[2].holders.len(), lines[2].stopped_by), (0, Some(WaitTicket(4))));
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn a_forgotten_file_names_those_who_waited() {
     let mut leases =
         check("1 A read => 1 A read 0\n 2 stop => recall A 0\n A back 0 => quiet 2\n 3 B write\n 4 look")
             .leases;
-    assert_eq!(leases.forget(InodeId(1)), [Ticket(3), Ticket(4)]);
+    assert_eq!(leases.forget(InodeId(1)), [WaitTicket(3), WaitTicket(4)]);
     assert!(leases.is_idle(), "{leases:?}");
     assert_eq!(leases.forget(InodeId(1)), []);
 }
@@ -377,9 +377,15 @@ fn a_forgotten_file_names_those_who_waited() {
 fn numbers_start_at_the_seed_and_go_on() {
     let (mut leases, mut out) = (Leases::new(u64::MAX), Vec::new());
     for number in 1..=2 {
-        let (session, ticket) = (SessionId(number), Ticket(number));
+        let (session, ticket) = (SessionId(number), WaitTicket(number));
         leases.acquire(
-            Ask { session, inode: InodeId(1), want: Want::Read {}, party: Party::default(), ticket },
+            LeaseRequest {
+                session,
+                inode: InodeId(1),
+                want: Want::Read {},
+                group: LeaseGroup::default(),
+                ticket,
+            },
             Nanos(0),
             &mut out,
         );
@@ -433,25 +439,25 @@ fn the_members_of_a_party_do_not_count_as_flips() {
 #[test]
 fn free_is_what_is_granted_at_once_and_takes_nothing_from_anybody() {
     let (a, b, file) = (SessionId(1), SessionId(2), InodeId(1));
-    let party = Party::default();
+    let party = LeaseGroup::default();
     let free = |leases: &Leases, who: SessionId| {
-        [Want::Read {}, Want::Write {}, Want::WriteTogether {}]
+        [Want::Read {}, Want::Write {}, Want::WriteInGroup {}]
             .map(|want| leases.is_free_for((who, party), file, want))
     };
     let mut leases = Leases::new(0);
     let mut ticket = 0;
     let mut ask = |leases: &mut Leases, session, want| {
         ticket += 1;
-        let ask = Ask { session, inode: file, want, party, ticket: Ticket(ticket) };
+        let ask = LeaseRequest { session, inode: file, want, group: party, ticket: WaitTicket(ticket) };
         let mut out = Vec::new();
         leases.acquire(ask, Nanos(0), &mut out);
-        out.iter().any(|action| matches!(action, Action::Grant { ticket, .. } if *ticket == ask.ticket))
+        out.iter().any(|action| matches!(action, LeaseAction::Grant { ticket, .. } if *ticket == ask.ticket))
     };
-    assert_eq!(free(&leases, a), [true; 3], "nobody has it");
+    assert_eq!(free(&leases, a), [true; 3], "no session holds it");
     assert!(ask(&mut leases, a, Want::Read {}));
     assert_eq!(free(&leases, b), [true, false, false]);
     assert_eq!(free(&leases, a), [true, false, false], "what it has, and no more");
     assert!(ask(&mut leases, b, Want::Read {}));
     assert!(!ask(&mut leases, b, Want::Write {}), "waits for the other reader");
-    assert_eq!(free(&leases, SessionId(3)), [false; 3], "nobody passes one who waits");
+    assert_eq!(free(&leases, SessionId(3)), [false; 3], "no request overtakes a waiting one");
 }

@@ -1,183 +1,275 @@
-//! Lengths of files: growing, truncating in two steps, and what is still to be done to objects.
+//! Lengths and removal: truncating a file's objects, and removing them.
 //!
-//! Always: a truncation raises the generation in the same batch that notes it, so that after a crash in between the servers
-//! can be told again; an inode without a name stays until its objects are gone.
+//! Steps of a truncation: all leases are returned; the new generation is noted; the servers truncate; it is finished. A truncation that a
+//! dead server blocks is resumed by the next request for the file, and no client gets the file before.
 
-use pario_core::limits::FILE_BYTES_MAX;
-use pario_core::{Code, Fault, FileAttr, FileKind, Generation, InodeId, Layout};
-use pario_net::message::NameReply;
+use pario_core::{Code, Fault, FileAttr, Generation, InodeId, Nanos, ObjectId};
+use pario_net::message::{NameReply, Notice, Reply, Request, Want};
+use pario_sys::clock::wall_ns;
+use pario_sys::kill_point::{Point, reach};
 
-use super::edit::Edit;
-use super::names::{Answer, Names, Origin};
-use super::rows::{self, TruncationRow};
-use super::sessions::scan;
-use super::tree::Home;
+use super::{LeaseContinuation, Manager, ManagerEffect, PeerContinuation, RequestCaller};
+use crate::coherence::{Barrier, BarrierRequest, LeaseGroup, WaitTicket};
+use crate::names::Truncation;
+use crate::peers::{CallRounds, RoundsResult, TASKS_MAX};
 
-/// A truncation that the servers have to carry out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Truncation {
-    /// The file.
-    pub inode: InodeId,
-    /// How it lies on the servers.
-    pub layout: Layout,
-    /// Generation of its objects before.
-    pub from: Generation,
-    /// Generation that they get.
-    pub to: Generation,
-    /// The file's new length.
-    pub bytes: u64,
+/// Delay before a server that failed to remove an object is asked again.
+const RETRY_MS: u64 = 2000;
+
+/// A truncation in progress.
+#[derive(Clone, Copy)]
+pub(super) struct TruncateJob {
+    caller: RequestCaller,
+    inode: InodeId,
+    then: AfterTruncate,
+    ticket: Option<WaitTicket>,
 }
 
-/// Something that was decided but may not be done to all objects yet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pending {
-    /// See [`Names::begin_set_length`].
-    Truncate(Truncation),
-    /// The last name of this file is gone; its objects go when its last user does.
-    Remove(FileAttr),
+/// The caller's request.
+#[derive(Clone, Copy)]
+enum AfterTruncate {
+    /// `SetLength`.
+    Length(u64),
+    /// `Open` with truncation: truncate to 0 bytes, then reply with the attributes.
+    Opened,
+    /// `Acquire` of a file with an unfinished truncation.
+    Acquire(Want, LeaseGroup),
 }
 
-impl Names {
-    /// The file has at least `end` bytes, as its writers say: grows it if it was shorter, and touches its times.
-    pub fn grow(&mut self, inode: InodeId, end: u64, wall_ns: u64) -> Result<FileAttr, Fault> {
-        let home = self.file_home(inode)?;
-        check_length(inode, end)?;
-        let old = *home.attr();
-        let attr = FileAttr { size: old.size.max(end), modified_ns: wall_ns, changed_ns: wall_ns, ..old };
-        let mut edit = Edit::new(self.counters, wall_ns);
-        edit.put_attr(&home, attr);
-        self.append(edit)?;
-        Ok(attr)
+impl TruncateJob {
+    pub(super) fn opening(caller: RequestCaller, inode: InodeId) -> TruncateJob {
+        TruncateJob { caller, inode, then: AfterTruncate::Opened, ticket: None }
     }
 
-    /// Sets a file's length. One that is not shorter is set at once and returns `None`. A shorter one is noted, with a new
-    /// generation; the caller tells the servers, then calls [`Names::finish_truncation`]. Until then `Busy` for another.
-    pub fn begin_set_length(
+    pub(super) fn finishing(
+        caller: RequestCaller,
+        inode: InodeId,
+        (want, party): (Want, LeaseGroup),
+    ) -> TruncateJob {
+        TruncateJob { caller, inode, then: AfterTruncate::Acquire(want, party), ticket: None }
+    }
+
+    pub(super) fn caller(&self) -> RequestCaller {
+        self.caller
+    }
+}
+
+impl Manager {
+    pub(super) fn set_length(
         &mut self,
+        caller: RequestCaller,
         inode: InodeId,
         bytes: u64,
-        wall_ns: u64,
-    ) -> Result<Option<Truncation>, Fault> {
-        let mut edit = Edit::new(self.counters, wall_ns);
-        let (_, truncation) = self.edit_length(&mut edit, inode, bytes)?;
-        self.append(edit)?;
-        Ok(truncation)
+        now: Nanos,
+    ) -> Result<(), Fault> {
+        if let Some(kept) = self.names.kept(caller.origin())?
+            && !self.unfinished.contains_key(&inode)
+        {
+            if let NameReply::Attr { attr } = kept.reply {
+                self.reply(caller, Reply::Length { bytes: attr.size, generation: attr.generation });
+            }
+            return Ok(());
+        }
+        self.names.attr(inode)?;
+        self.truncate(TruncateJob { caller, inode, then: AfterTruncate::Length(bytes), ticket: None }, now)
     }
 
-    /// As [`Names::begin_set_length`], for a request that may be repeated after a reconnect: in the same step it keeps the
-    /// reply `Attr`, which [`Names::kept`] (and [`Names::request`]) then return instead of cutting the file twice.
-    pub fn begin_set_length_once(
-        &mut self,
-        origin: Origin,
-        inode: InodeId,
-        bytes: u64,
-        wall_ns: u64,
-    ) -> Result<Option<Truncation>, Fault> {
-        let mut edit = Edit::new(self.counters, wall_ns);
-        let (attr, truncation) = self.edit_length(&mut edit, inode, bytes)?;
-        self.commit(origin, edit, Answer::plain(NameReply::Attr { attr }))?;
-        Ok(truncation)
-    }
-
-    /// The objects of a truncated file are cut.
-    pub fn finish_truncation(&mut self, inode: InodeId) -> Result<FileAttr, Fault> {
-        let attr = *self.file_home(inode)?.attr();
-        let mut edit = Edit::new(self.counters, 0);
-        edit.batch.delete(&rows::truncation(inode));
-        edit.batch.set_frees();
-        self.append(edit)?;
-        Ok(attr)
-    }
-
-    /// The objects of a file without a name are gone: forgets the inode, its truncation and its writers.
-    pub fn finish_remove(&mut self, inode: InodeId) -> Result<(), Fault> {
-        let mut edit = Edit::new(self.counters, 0);
-        if self.tree.ledger.get(&rows::orphan(inode))?.is_none() {
-            return match self.tree.find(inode)? {
-                Some(_) => Err(Fault::new(Code::Busy, format!("inode {inode} still has a name"))),
-                None => Ok(()),
-            };
-        }
-        edit.batch.set_frees();
-        edit.batch.delete(&rows::orphan(inode));
-        edit.batch.delete(&rows::truncation(inode));
-        let writers: Vec<_> = self.sessions.writers_of(inode).collect();
-        for session in &writers {
-            edit.batch.delete(&rows::writer(inode, *session));
-        }
-        self.append(edit)?;
-        for session in writers {
-            self.sessions.set_writing(session, inode, false);
-        }
+    /// Waits until no client uses the file.
+    pub(super) fn truncate(&mut self, cut: TruncateJob, now: Nanos) -> Result<(), Fault> {
+        self.retry_recovery(cut.inode);
+        let ticket = self.ticket(LeaseContinuation::Truncate(cut));
+        let ask = BarrierRequest {
+            inode: cut.inode,
+            ticket,
+            kind: Barrier::Stop,
+            requester: Some(cut.caller.session),
+        };
+        let mut actions = Vec::new();
+        self.leases.barrier(ask, now, &mut actions);
+        self.carry_out(actions, now);
         Ok(())
     }
 
-    /// Everything that is still to be done to objects, truncations first.
-    pub fn pending(&self) -> Result<Vec<Pending>, Fault> {
-        let mut pending = Vec::new();
-        scan(&self.tree.ledger, &rows::truncations(), |key, value| {
-            let inode = InodeId(rows::number_of(key)?);
-            let TruncationRow { from, to, bytes } = rows::decode(key, value)?;
-            let layout = self.tree.attr(inode)?.layout;
-            pending.push(Pending::Truncate(Truncation { inode, layout, from, to, bytes }));
-            Ok(())
-        })?;
-        scan(&self.tree.ledger, &rows::orphans(), |key, value| {
-            pending.push(Pending::Remove(rows::decode(key, value)?));
-            Ok(())
-        })?;
-        Ok(pending)
-    }
-
-    fn edit_length(
-        &self,
-        edit: &mut Edit,
-        inode: InodeId,
-        bytes: u64,
-    ) -> Result<(FileAttr, Option<Truncation>), Fault> {
-        let home = self.file_home(inode)?;
-        let old = *home.attr();
-        check_length(inode, bytes)?;
-        let key = rows::truncation(inode);
-        if self.tree.ledger.get(&key)?.is_some() {
-            return Err(Fault::new(Code::Busy, format!("inode {inode} is being truncated")));
+    /// No client uses the file now, until the barrier ends.
+    pub(super) fn truncate_now(&mut self, mut cut: TruncateJob, ticket: WaitTicket, now: Nanos) {
+        cut.ticket = Some(ticket);
+        if let Some(truncation) = self.unfinished.get(&cut.inode).copied() {
+            return self.truncate_objects(cut, truncation);
         }
-        let (from, now) = (old.generation, edit.wall_ns());
-        let mut attr = FileAttr { size: bytes, modified_ns: now, changed_ns: now, ..old };
-        let mut truncation = None;
-        if bytes < old.size {
-            let to = from.0.checked_add(1).map(Generation).ok_or_else(|| {
-                Fault::new(
-                    Code::TooMany,
-                    format!("inode {inode} was truncated 2^32 times; copy it to a new file"),
-                )
-            })?;
-            attr.generation = to;
-            edit.batch.set_frees();
-            edit.batch.put(&key, &rows::encode(&TruncationRow { from, to, bytes }));
-            truncation = Some(Truncation { inode, layout: old.layout, from, to, bytes });
-        }
-        edit.put_attr(&home, attr);
-        Ok((attr, truncation))
-    }
-
-    /// Where the attributes of something that has a length are.
-    fn file_home(&self, inode: InodeId) -> Result<Home, Fault> {
-        let home = self.tree.home(inode)?;
-        match home.attr().kind {
-            FileKind::File => Ok(home),
-            FileKind::Directory => {
-                Err(Fault::new(Code::IsDirectory, format!("inode {inode}: is a directory")))
+        let wanted = match cut.then {
+            AfterTruncate::Length(bytes) => Some(bytes),
+            AfterTruncate::Opened => Some(0),
+            AfterTruncate::Acquire(..) => None,
+        };
+        let begun = match wanted {
+            Some(bytes) => self.names.begin_set_length_once(cut.caller.origin(), cut.inode, bytes, wall_ns()),
+            None => Ok(None),
+        };
+        match begun {
+            Ok(Some(truncation)) => {
+                reach(Point::CutNoted);
+                self.unfinished.insert(cut.inode, truncation);
+                self.truncate_objects(cut, truncation);
             }
-            FileKind::Symlink => Err(Fault::new(Code::Invalid, format!("inode {inode}: is a symbolic link"))),
+            Ok(None) => self.truncate_end(&cut, now),
+            Err(fault) => self.truncate_failed(&cut, fault, now),
+        }
+    }
+
+    fn truncate_objects(&mut self, cut: TruncateJob, truncation: Truncation) {
+        let round = truncation
+            .layout
+            .servers()
+            .map(|server| {
+                let bytes = truncation.layout.local_length(server, truncation.bytes);
+                let (inode, from, to) = (truncation.inode, truncation.from, truncation.to);
+                (server, Request::Truncate { inode, from, to, bytes })
+            })
+            .collect();
+        self.ask_peers(PeerContinuation::Truncate(cut, truncation), vec![round]);
+    }
+
+    pub(super) fn truncate_done(
+        &mut self,
+        cut: &TruncateJob,
+        truncation: Truncation,
+        result: RoundsResult,
+        now: Nanos,
+    ) {
+        if let Err(fault) = result {
+            let text = format!(
+                "{} (the truncation of inode {} is finished when it is back)",
+                fault.text, truncation.inode
+            );
+            return self.truncate_failed(cut, Fault::new(fault.code, text), now);
+        }
+        reach(Point::CutCarried);
+        self.unfinished.remove(&cut.inode);
+        if let Err(fault) = self.names.finish_truncation(cut.inode) {
+            return self.truncate_failed(cut, fault, now);
+        }
+        // A resumed truncation may differ from this caller's request.
+        if let AfterTruncate::Length(bytes) = cut.then
+            && truncation.bytes != bytes
+        {
+            let again = TruncateJob { ticket: None, ..*cut };
+            self.end_barrier(cut, now);
+            if let Err(fault) = self.truncate(again, now) {
+                self.reply(cut.caller, Reply::Failed { fault });
+            }
+            return;
+        }
+        self.truncate_end(cut, now);
+    }
+
+    fn truncate_end(&mut self, cut: &TruncateJob, now: Nanos) {
+        self.end_barrier(cut, now);
+        match (cut.then, self.names.attr(cut.inode)) {
+            (_, Err(fault)) => self.reply(cut.caller, Reply::Failed { fault }),
+            (AfterTruncate::Length(_), Ok(attr)) => {
+                self.reply(cut.caller, Reply::Length { bytes: attr.size, generation: attr.generation });
+            }
+            (AfterTruncate::Opened, Ok(attr)) => {
+                self.reply(cut.caller, Reply::Name { reply: NameReply::Attr { attr } });
+            }
+            (AfterTruncate::Acquire(want, party), Ok(_)) => {
+                if let Err(fault) = self.acquire(cut.caller, (cut.inode, want, party), now) {
+                    self.reply(cut.caller, Reply::Failed { fault });
+                }
+            }
+        }
+    }
+
+    fn truncate_failed(&mut self, cut: &TruncateJob, fault: Fault, now: Nanos) {
+        self.end_barrier(cut, now);
+        self.reply(cut.caller, Reply::Failed { fault });
+    }
+
+    fn end_barrier(&mut self, cut: &TruncateJob, now: Nanos) {
+        if let Some(ticket) = cut.ticket {
+            let mut actions = Vec::new();
+            self.leases.barrier_end(cut.inode, ticket, now, &mut actions);
+            self.carry_out(actions, now);
+        }
+    }
+
+    /// A file's last name was removed.
+    pub(super) fn unlinked(&mut self, attr: FileAttr) {
+        for session in self.users.of(attr.inode) {
+            let notice = Notice::Unlinked { inode: attr.inode };
+            self.effects.push(ManagerEffect::Notify { session, notice });
+        }
+        self.unremoved.insert(attr.inode, (Nanos(0), attr));
+        self.remove_if_unused(attr.inode);
+    }
+
+    pub(super) fn remove_if_unused(&mut self, inode: InodeId) {
+        if self.users.uses(inode) || !self.leases.holders(inode).is_empty() {
+            return;
+        }
+        let Some((_, attr)) = self.unremoved.remove(&inode) else { return };
+        // The length may have grown since the name was removed.
+        let attr = self.names.attr(inode).unwrap_or(attr);
+        let rounds = removal(&attr);
+        if rounds.is_empty() {
+            return self.forget_removed(attr);
+        }
+        reach(Point::RemoveNoted);
+        self.ask_peers(PeerContinuation::Remove(attr), rounds);
+    }
+
+    pub(super) fn removed(&mut self, attr: FileAttr, result: RoundsResult, now: Nanos) {
+        match result {
+            Ok(_) => {
+                reach(Point::RemoveCarried);
+                self.forget_removed(attr);
+            }
+            Err(fault) => {
+                tracing::debug!(%fault, inode = %attr.inode, "objects of a removed file cannot be removed yet; will be retried");
+                // If only the queue was full, the server is asked again immediately.
+                let since = if fault.code == Code::TooMany { Nanos(0) } else { now };
+                self.unremoved.insert(attr.inode, (since, attr));
+            }
+        }
+    }
+
+    fn forget_removed(&mut self, attr: FileAttr) {
+        for ticket in self.leases.forget(attr.inode) {
+            if let Some(LeaseContinuation::Acquire { caller, .. }) = self.waits.remove(&ticket) {
+                self.reply(caller, Reply::Failed { fault: Fault::new(Code::Stale, "the file was removed") });
+            }
+        }
+        self.unfinished.remove(&attr.inode);
+        if let Err(fault) = self.names.finish_remove(attr.inode) {
+            tracing::warn!(%fault, "could not note a removal; it will be repeated");
+        }
+    }
+
+    /// Retries removals that a server could not carry out.
+    pub(super) fn retry_removals(&mut self, now: Nanos) {
+        if self.peers.is_none() {
+            return;
+        }
+        let due: Vec<InodeId> = self
+            .unremoved
+            .iter()
+            .filter(|(_, (at, _))| at.plus_ms(RETRY_MS) <= now)
+            .map(|(inode, _)| *inode)
+            .take(TASKS_MAX)
+            .collect();
+        for inode in due {
+            self.remove_if_unused(inode);
         }
     }
 }
 
-fn check_length(inode: InodeId, bytes: u64) -> Result<(), Fault> {
-    if bytes <= FILE_BYTES_MAX {
-        return Ok(());
+/// Requests that remove a file's objects. A file that never had a byte nor a truncation has none.
+fn removal(attr: &FileAttr) -> CallRounds {
+    let has_objects =
+        attr.kind == pario_core::FileKind::File && (0 < attr.size || attr.generation != Generation(0));
+    if !has_objects {
+        return Vec::new();
     }
-    let text = format!("inode {inode}: a length of {bytes} bytes: at most {FILE_BYTES_MAX} are possible");
-    Err(Fault::new(Code::TooLarge, text))
+    let object = ObjectId { inode: attr.inode, generation: attr.generation };
+    vec![attr.layout.servers().map(|server| (server, Request::RemoveObject { object })).collect()]
 }

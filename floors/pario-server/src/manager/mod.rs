@@ -1,30 +1,25 @@
-//! The manager: names and inodes of a partition, kept in a ledger (redb behind a log).
+//! Manager: handles client requests: names, leases, lengths, and the objects that follow from them.
 //!
-//! From the bottom up: [`batch`] and [`record`] are bytes, [`log`], [`replay`], [`memtable`] and [`base`] make a [`ledger`] with
-//! its [`threads`]; [`rows`] are what the names keep in it, [`tree`] walks them, [`edit`] changes them, [`names`] is what the
-//! server calls.
+//! Runs on a thread of its own ([`thread`]). It decides and leaves [`ManagerEffect`]s; the service carries them out.
+//!
+//! Never: waits for a client or a peer; touches an object itself (it sends requests to the servers, itself among them). Always: a file's
+//! users are known; an object is removed only when its name and its last user are gone; no client gets a file with an unfinished
+//! truncation or with a dead writer that is not recovered.
 
-pub mod base;
-pub mod batch;
-pub mod edit;
-pub mod ledger;
-pub mod length;
-pub mod log;
-mod make;
-pub mod memtable;
-pub mod names;
-pub mod record;
-pub mod replay;
-pub mod reserve;
-pub mod rows;
-pub mod sessions;
-pub mod threads;
-pub mod tree;
-mod unmake;
+mod effect;
+mod grants;
+mod length;
+mod locks;
+mod looks;
+mod pointers;
+mod recover_writer;
+mod requests;
+mod state;
+mod status;
+mod thread;
+mod users;
 
-pub use ledger::{Done, Ledger, LedgerStats, Pace};
-pub use length::{Pending, Truncation};
-pub use names::{Answer, Names, NamesStats, Origin, Unlinked, Writer};
-
-#[cfg(test)]
-mod tests;
+pub(crate) use self::effect::{ManagerEffect, RequestCaller};
+use self::state::{LeaseContinuation, PeerContinuation};
+pub(crate) use self::state::{Manager, host_name};
+pub(crate) use self::thread::{ManagerHandle, ManagerTask};

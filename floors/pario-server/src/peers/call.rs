@@ -1,7 +1,7 @@
-//! A call: its rounds one after the other, each to several peers at once.
+//! A call: its rounds one after the other, each to several peers concurrently.
 //!
-//! Never: waits; whoever brings the last answer of a round starts the next. Always: the outcome is handed over once, when every
-//! request that went out is answered, also if a worker died over one.
+//! Never: waits; the thread with the last reply of a round starts the next round. Always: the outcome is delivered once, when every request
+//! that was sent is answered, also if a worker panicked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,47 +9,49 @@ use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{Reply, Request};
 use pario_sys::kill_point::{Point, reach};
 
-use super::queue::Peer;
-use super::{Round, Rounds, RoundsResult};
+use super::queue::PeerQueue;
+use super::{CallRound, CallRounds, RoundsResult};
 
-type Done = Box<dyn FnOnce(RoundsResult) + Send>;
+type CallDone = Box<dyn FnOnce(RoundsResult) + Send>;
 
 /// See the module.
-pub(super) struct Call {
-    peers: Arc<[Arc<Peer>]>,
-    progress: Mutex<Progress>,
+pub(super) struct PeerCall {
+    peers: Arc<[Arc<PeerQueue>]>,
+    progress: Mutex<CallProgress>,
 }
 
-struct Progress {
-    later: std::vec::IntoIter<Round>,
+struct CallProgress {
+    later: std::vec::IntoIter<CallRound>,
     replies: Vec<Option<Reply>>,
     unanswered: usize,
     fault: Option<Fault>,
     /// Taken when the outcome is known.
-    done: Option<Done>,
+    done: Option<CallDone>,
 }
 
-impl Call {
-    pub(super) fn begin(peers: Arc<[Arc<Peer>]>, rounds: Rounds, done: Done) {
-        let progress = Progress {
+impl PeerCall {
+    pub(super) fn begin(peers: Arc<[Arc<PeerQueue>]>, rounds: CallRounds, done: CallDone) {
+        let progress = CallProgress {
             later: rounds.into_iter(),
             replies: Vec::new(),
             unanswered: 0,
             fault: None,
             done: Some(done),
         };
-        Arc::new(Call { peers, progress: Mutex::new(progress) }).go_on();
+        Arc::new(PeerCall { peers, progress: Mutex::new(progress) }).advance();
     }
 
-    /// Starts the next round; with none left, or after a fault, the call is over.
-    fn go_on(self: Arc<Call>) {
+    /// Starts the next round; with none left, or after a fault, the call ends.
+    fn advance(self: Arc<PeerCall>) {
         let (round, outcome, is_second) = {
             let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
-            // Only a settling has a second round.
+            // Only a recovery has a second round.
             let is_second = !progress.replies.is_empty() && 0 < progress.later.len();
             match progress.next_round() {
                 Some(round) => (round, None, is_second),
-                None => (Round::new(), progress.done.take().map(|done| (done, progress.outcome())), false),
+                None => {
+                    (CallRound::new(), progress.done.take().map(|done| (done, progress.outcome())), false)
+                }
             }
         };
         if let Some((done, outcome)) = outcome {
@@ -59,7 +61,7 @@ impl Call {
             reach(Point::SettleDrained);
         }
         for (place, (server, request)) in round.into_iter().enumerate() {
-            let task = Task { call: Some(Arc::clone(&self)), place, server, request };
+            let task = PeerTask { call: Some(Arc::clone(&self)), index: place, server, request };
             match self.peers.get(server.at()) {
                 Some(peer) => peer.put(task),
                 None => task.answer(Err(Fault::new(Code::Invalid, format!("there is no server {server}")))),
@@ -67,7 +69,7 @@ impl Call {
         }
     }
 
-    fn answered(self: Arc<Call>, place: usize, result: Result<Reply, Fault>) {
+    fn answered(self: Arc<PeerCall>, place: usize, result: Result<Reply, Fault>) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
             Ok(reply) => progress.replies[place] = Some(reply),
@@ -79,20 +81,20 @@ impl Call {
         let is_last = progress.unanswered == 0;
         drop(progress);
         if is_last {
-            self.go_on();
+            self.advance();
         }
     }
 }
 
-impl Progress {
-    fn next_round(&mut self) -> Option<Round> {
+impl CallProgress {
+    fn next_round(&mut self) -> Option<CallRound> {
         if self.fault.is_some() {
             return None;
         }
         let round = self.later.next()?;
         self.replies = round.iter().map(|_| None).collect();
         self.unanswered = round.len();
-        // A round without requests is answered as it stands.
+        // A round without requests is complete immediately.
         if round.is_empty() { self.next_round() } else { Some(round) }
     }
 
@@ -105,27 +107,27 @@ impl Progress {
 }
 
 /// One request of a call, on its way to a peer.
-pub(super) struct Task {
+pub(super) struct PeerTask {
     /// Taken when it is answered.
-    call: Option<Arc<Call>>,
-    place: usize,
+    call: Option<Arc<PeerCall>>,
+    index: usize,
     server: ServerIndex,
     pub(super) request: Request,
 }
 
-impl Task {
+impl PeerTask {
     pub(super) fn answer(mut self, result: Result<Reply, Fault>) {
         if let Some(call) = self.call.take() {
-            call.answered(self.place, result);
+            call.answered(self.index, result);
         }
     }
 }
 
-impl Drop for Task {
+impl Drop for PeerTask {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            let text = format!("server {} was not asked: the manager ends", self.server);
-            call.answered(self.place, Err(Fault::new(Code::ShuttingDown, text)));
+            let text = format!("request to server {} not sent: the manager is shutting down", self.server);
+            call.answered(self.index, Err(Fault::new(Code::ShuttingDown, text)));
         }
     }
 }

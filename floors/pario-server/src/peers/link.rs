@@ -1,7 +1,7 @@
 //! The link to one peer: a connection that all its workers share, made when first needed.
 //!
-//! Never: asks a peer again within `REST` of its failure; lets more than one worker try a peer that failed. Always: says which
-//! server it was.
+//! Never: contacts a peer again within `REST` of its failure; lets more than one worker connect to a peer that failed. Always: a fault
+//! names the server.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,31 +10,33 @@ use pario_core::{Clock, Code, Fault, Nanos, ServerIndex};
 use pario_net::connection::Connection;
 use pario_net::greeting::{Hello, Secret};
 use pario_net::message::{Reply, Request};
+use pario_net::protect::Protect;
 use pario_sys::clock::MonotonicClock;
 
 use super::Connect;
 
-/// How long a failed peer is not asked again.
+/// Pause after a peer failed.
 const REST: Duration = Duration::from_millis(500);
 
-/// How peers are reached and greeted.
-pub(super) struct Way {
+/// How peers are connected and greeted.
+pub(super) struct PeerConfig {
     pub(super) connect: Arc<dyn Connect>,
     pub(super) hello: Hello,
     pub(super) secret: Secret,
+    pub(super) protect: Protect,
 }
 
 /// See the module.
-pub(super) struct Link {
+pub(super) struct PeerLink {
     server: ServerIndex,
-    way: Arc<Way>,
-    state: Mutex<State>,
+    config: Arc<PeerConfig>,
+    state: Mutex<LinkState>,
     tried: Condvar,
     clock: MonotonicClock,
 }
 
 #[derive(Default)]
-struct State {
+struct LinkState {
     connection: Option<Arc<Connection>>,
     failed: Option<(Nanos, Fault)>,
     /// A worker is connecting.
@@ -42,21 +44,32 @@ struct State {
     closed: bool,
 }
 
-impl Link {
-    pub(super) fn new(server: ServerIndex, way: Arc<Way>) -> Link {
-        Link { server, way, state: Mutex::default(), tried: Condvar::new(), clock: MonotonicClock }
+impl PeerLink {
+    pub(super) fn new(server: ServerIndex, way: Arc<PeerConfig>) -> PeerLink {
+        PeerLink {
+            server,
+            config: way,
+            state: Mutex::default(),
+            tried: Condvar::new(),
+            clock: MonotonicClock,
+        }
     }
 
     pub(super) fn server(&self) -> ServerIndex {
         self.server
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the reply.
     pub(super) fn call(&self, request: &Request) -> Result<Reply, Fault> {
         self.connection()?.call(request).map(|answer| answer.reply)
     }
 
-    /// Ends the connection: whoever waits for an answer wakes up.
+    /// The peer was restarted: the pause ends.
+    pub(super) fn restarted(&self) {
+        self.state().failed = None;
+    }
+
+    /// Closes the connection: workers that wait for a reply wake up.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -67,15 +80,18 @@ impl Link {
         self.tried.notify_all();
     }
 
-    /// The connection. While one worker tries a peer that failed before, the others fail at once: those that wait in the queue
-    /// are told in time.
+    /// The connection. While one worker reconnects to a peer that failed before, the others fail immediately: queued calls then fail in
+    /// time.
     fn connection(&self) -> Result<Arc<Connection>, Fault> {
         let mut state = self.state();
         loop {
             if state.closed {
-                return Err(Fault::new(Code::ShuttingDown, format!("server {} was not asked", self.server)));
+                return Err(Fault::new(
+                    Code::ShuttingDown,
+                    format!("request to server {} not sent: its link is closed", self.server),
+                ));
             }
-            self.look_at(&mut state);
+            self.drop_ended(&mut state);
             if let Some(connection) = &state.connection {
                 return Ok(Arc::clone(connection));
             }
@@ -94,9 +110,9 @@ impl Link {
         self.try_open()
     }
 
-    /// Drops a connection that has ended. A peer that only fell silent would keep a new greeting waiting just as long, so it
-    /// counts as tried; one that hung up may be back already.
-    fn look_at(&self, state: &mut State) {
+    /// Drops a connection that has ended. A silent peer would delay a new greeting just as long, so it counts as tried; a peer that closed
+    /// the connection may be back already.
+    fn drop_ended(&self, state: &mut LinkState) {
         let Some(connection) = state.connection.take_if(|connection| connection.is_dead()) else { return };
         state.failed = connection.silence().map(|fault| (self.clock.now(), fault));
     }
@@ -115,14 +131,15 @@ impl Link {
     }
 
     fn open(&self) -> Result<Arc<Connection>, Fault> {
-        let way = &self.way;
+        let way = &self.config;
         let stream = way.connect.connect(self.server)?;
         let nonce = pario_net::greeting::nonce();
-        let hello = Hello { server: self.server, nonce, ..way.hello.clone() };
+        let protect = way.protect.wants(&stream);
+        let hello = Hello { server: self.server, nonce, protect, ..way.hello.clone() };
         Connection::greet(stream, "peer".into(), &hello, &way.secret).map(Arc::new)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! A peer's queue and the workers that serve it.
 //!
-//! Never: holds more than `TASKS_MAX` tasks, has more than `WORKERS_MAX` workers. Always: workers start when a task finds
-//! none free, and end when they had nothing to do for a while or the server ends.
+//! Never: holds more than `TASKS_MAX` tasks, has more than `WORKERS_MAX` workers. Always: workers start when a task finds none idle, and
+//! end after [`IDLE`] without a task or with the server.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,42 +9,46 @@ use std::time::Duration;
 
 use pario_core::{Code, Fault};
 
-use super::call::Task;
-use super::link::Link;
+use super::call::PeerTask;
+use super::link::PeerLink;
 
-/// Calls to one peer that may wait; more are refused, and whoever asked tries again later or tells its caller.
+/// Calls to one peer that may wait; more are refused, and the requester retries later or reports the error to its caller.
 pub(crate) const TASKS_MAX: usize = 4096;
-/// Calls to one peer under way at a time.
+/// Concurrent calls to one peer.
 pub(super) const WORKERS_MAX: usize = 4;
-/// A worker without work ends after this.
+/// An idle worker ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// See the module.
-pub(super) struct Peer {
-    link: Link,
-    queue: Mutex<Queue>,
+pub(super) struct PeerQueue {
+    link: PeerLink,
+    queue: Mutex<TaskQueue>,
     news: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
-    tasks: VecDeque<Task>,
+struct TaskQueue {
+    tasks: VecDeque<PeerTask>,
     workers: usize,
     /// Workers that wait for a task.
     idle: usize,
     ended: bool,
 }
 
-impl Peer {
-    pub(super) fn new(link: Link) -> Peer {
-        Peer { link, queue: Mutex::default(), news: Condvar::new() }
+impl PeerQueue {
+    pub(super) fn new(link: PeerLink) -> PeerQueue {
+        PeerQueue { link, queue: Mutex::default(), news: Condvar::new() }
     }
 
-    /// Has the task carried out soon, or answers it with the reason why not.
-    pub(super) fn put(self: &Arc<Peer>, task: Task) {
+    /// The peer was restarted.
+    pub(super) fn restarted(&self) {
+        self.link.restarted();
+    }
+
+    pub(super) fn put(self: &Arc<PeerQueue>, task: PeerTask) {
         let mut queue = self.queue();
         if let Err(fault) = self.make_ready(&mut queue) {
-            // The answer may start a round that comes back to this queue.
+            // The reply may start a round that uses this queue again.
             drop(queue);
             return task.answer(Err(fault));
         }
@@ -53,13 +57,13 @@ impl Peer {
         self.news.notify_one();
     }
 
-    /// Makes sure that there is room for one more task, and somebody who will take it.
-    fn make_ready(self: &Arc<Peer>, queue: &mut Queue) -> Result<(), Fault> {
+    /// Ensures room for one more task, and a worker for it.
+    fn make_ready(self: &Arc<PeerQueue>, queue: &mut TaskQueue) -> Result<(), Fault> {
         let server = self.link.server();
         if queue.ended {
             return Err(Fault::new(
                 Code::ShuttingDown,
-                format!("server {server} was not asked: the manager ends"),
+                format!("request to server {server} not sent: the manager is shutting down"),
             ));
         }
         if TASKS_MAX <= queue.tasks.len() {
@@ -93,8 +97,8 @@ impl Peer {
         }
     }
 
-    /// The next task; `None` when this worker is to end, and then it is counted no more.
-    fn next(&self) -> Option<Task> {
+    /// The next task; `None` when this worker must end, and then it is no longer counted.
+    fn next(&self) -> Option<PeerTask> {
         let mut queue = self.queue();
         loop {
             let task = queue.tasks.pop_front();
@@ -116,7 +120,7 @@ impl Peer {
         None
     }
 
-    /// Refuses what waits, wakes who works, and takes nothing more.
+    /// Refuses waiting tasks, wakes the workers, and accepts no more.
     pub(super) fn end(&self) {
         let mut queue = self.queue();
         queue.ended = true;
@@ -127,7 +131,7 @@ impl Peer {
         drop(refused);
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, TaskQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -137,8 +141,8 @@ impl Peer {
     }
 }
 
-/// A worker that dies of a bug makes room for another.
-struct LeavesWhenPanicking<'a>(&'a Peer);
+/// A worker that panics is replaced by another.
+struct LeavesWhenPanicking<'a>(&'a PeerQueue);
 
 impl Drop for LeavesWhenPanicking<'_> {
     fn drop(&mut self) {

@@ -1,63 +1,53 @@
-//! Calls to real servers in this process, of which one can be kept from being reached.
+//! Calls to real servers in this process; one server can be made unreachable.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use pario_core::{Clock, Code, Generation, InodeId, Layout, ObjectId, PartitionId, SessionId};
-use pario_net::greeting::{Purpose, nonce};
+use pario_net::greeting::{ConnectionPurpose, nonce};
 use pario_sys::clock::MonotonicClock;
 
 use super::*;
 use crate::stores::{StoreChoice, names_in};
-use crate::{Server, ServerSpec};
+use crate::{Server, ServerIdentity, ServerSpec};
 
 const SERVERS: u16 = 3;
-/// The one that is kept.
+/// The unreachable server.
 const KEPT: ServerIndex = ServerIndex(1);
-/// Everything here is done by then.
+/// Upper bound of every wait.
 const LIMIT: Duration = Duration::from_secs(30);
 const SECRET: Secret = Secret([9; 32]);
 const PARTITION: PartitionId = PartitionId([4; 16]);
 
 /// Servers, and a gate in front of one of them.
-struct Servers {
+struct GatedServers {
     servers: Vec<Server>,
     kept: Mutex<bool>,
     freed: Condvar,
     _dir: tempfile::TempDir,
 }
 
-impl Servers {
-    fn start() -> Arc<Servers> {
+impl GatedServers {
+    fn start() -> Arc<GatedServers> {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(64 << 10, SERVERS, 0, SERVERS).unwrap();
         let servers = (0..SERVERS)
             .map(|index| {
                 let store = StoreChoice::Memory { bytes: 1 << 20 }.open().unwrap();
-                let spec = ServerSpec {
-                    lives: None,
-                    take_before_read: false,
-                    scheduler: crate::SchedulerSpec::default(),
+                let identity = ServerIdentity {
                     partition: PARTITION,
                     name: "test".into(),
                     index: ServerIndex(index),
                     servers: usize::from(SERVERS),
                     secret: SECRET,
-                    store: store.store,
-                    volatile: store.volatile,
-                    lends: store.lends,
-                    lends_writing: store.lends_writing,
-                    names: (index == 0).then(|| names_in(&dir.path().join("names"), layout)),
-                    outbox_bytes: 256 << 10,
-                    transfer_bytes: 1 << 20,
-                    unix: None,
-                    tcp: None,
                 };
+                let names = (index == 0).then(|| names_in(&dir.path().join("names"), layout));
+                let spec = ServerSpec { names, ..ServerSpec::new(identity, store) };
                 Server::start(spec).unwrap()
             })
             .collect();
-        Arc::new(Servers { servers, kept: Mutex::new(true), freed: Condvar::new(), _dir: dir })
+        Arc::new(GatedServers { servers, kept: Mutex::new(true), freed: Condvar::new(), _dir: dir })
     }
 
     fn free(&self) {
@@ -66,7 +56,7 @@ impl Servers {
     }
 }
 
-impl Connect for Servers {
+impl Connect for GatedServers {
     fn connect(&self, server: ServerIndex) -> Result<Stream, Fault> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         while server == KEPT && *kept {
@@ -76,13 +66,13 @@ impl Connect for Servers {
     }
 }
 
-fn peers(servers: &Arc<Servers>) -> Peers {
+fn peers(servers: &Arc<GatedServers>) -> ManagerPeers {
     let hello = Hello {
         protocol: pario_net::frame::PROTOCOL,
         partition: PARTITION,
         server: ServerIndex::MANAGER,
         session: SessionId(1),
-        purpose: Purpose::Peer {},
+        purpose: ConnectionPurpose::Peer {},
         host: "here".into(),
         pid: std::process::id(),
         start_ticks: 5,
@@ -90,44 +80,45 @@ fn peers(servers: &Arc<Servers>) -> Peers {
         application: "test".into(),
         weight: 1,
         relay: false,
+        protect: false,
         nonce: nonce(),
     };
     let connect: Arc<dyn Connect> = Arc::clone(servers) as _;
-    Peers::new(connect, hello, SECRET, usize::from(SERVERS))
+    ManagerPeers::new(connect, hello, (SECRET, Protect::default()), usize::from(SERVERS))
 }
 
-fn measure(servers: &[u16]) -> Round {
+fn measure(servers: &[u16]) -> CallRound {
     let object = ObjectId { inode: InodeId(7), generation: Generation(0) };
     servers.iter().map(|server| (ServerIndex(*server), Request::Measure { object })).collect()
 }
 
-/// Calls whose outcomes are collected.
-struct Calls {
-    said: Sender<RoundsResult>,
-    heard: Receiver<RoundsResult>,
+/// Calls with collected outcomes.
+struct CollectedCalls {
+    sender: Sender<RoundsResult>,
+    receiver: Receiver<RoundsResult>,
 }
 
-impl Calls {
-    fn new() -> Calls {
+impl CollectedCalls {
+    fn new() -> CollectedCalls {
         let (said, heard) = channel();
-        Calls { said, heard }
+        CollectedCalls { sender: said, receiver: heard }
     }
 
-    fn submit(&self, peers: &Peers, rounds: Rounds) {
-        let said = self.said.clone();
+    fn submit(&self, peers: &ManagerPeers, rounds: CallRounds) {
+        let said = self.sender.clone();
         peers.submit(rounds, move |result| said.send(result).unwrap());
     }
 
     fn next(&self) -> RoundsResult {
-        self.heard.recv_timeout(LIMIT).expect("a call ends")
+        self.receiver.recv_timeout(LIMIT).expect("a call ends")
     }
 }
 
 #[test]
 fn a_peer_that_hangs_delays_only_calls_that_need_it() {
-    let servers = Servers::start();
+    let servers = GatedServers::start();
     let peers = peers(&servers);
-    let (stuck, others) = (Calls::new(), Calls::new());
+    let (stuck, others) = (CollectedCalls::new(), CollectedCalls::new());
     for _ in 0..100 {
         stuck.submit(&peers, vec![measure(&[1])]);
         // Its first round can be answered, its second cannot.
@@ -139,7 +130,7 @@ fn a_peer_that_hangs_delays_only_calls_that_need_it() {
     for _ in 0..100 {
         assert_eq!(others.next().unwrap(), [Reply::NoObject {}, Reply::NoObject {}]);
     }
-    assert!(stuck.heard.try_recv().is_err(), "nothing that needs the hanging server is over");
+    assert!(stuck.receiver.try_recv().is_err(), "nothing that needs the hanging server is over");
     servers.free();
     let mut replies = (0..200).map(|_| stuck.next().unwrap().len()).collect::<Vec<_>>();
     replies.sort_unstable();
@@ -148,23 +139,23 @@ fn a_peer_that_hangs_delays_only_calls_that_need_it() {
 
 #[test]
 fn calls_without_requests_are_over_at_once() {
-    let servers = Servers::start();
-    let (peers, calls) = (peers(&servers), Calls::new());
+    let servers = GatedServers::start();
+    let (peers, calls) = (peers(&servers), CollectedCalls::new());
     calls.submit(&peers, Vec::new());
-    calls.submit(&peers, vec![Round::new(), Round::new()]);
+    calls.submit(&peers, vec![CallRound::new(), CallRound::new()]);
     assert_eq!(calls.next().unwrap(), []);
     assert_eq!(calls.next().unwrap(), []);
 }
 
 #[test]
 fn a_full_queue_refuses_and_names_the_server() {
-    let servers = Servers::start();
-    let (peers, calls) = (peers(&servers), Calls::new());
+    let servers = GatedServers::start();
+    let (peers, calls) = (peers(&servers), CollectedCalls::new());
     let under_way = TASKS_MAX + queue::WORKERS_MAX;
     for _ in 0..under_way + 10 {
         calls.submit(&peers, vec![measure(&[1, 2])]);
     }
-    // How many wait besides those under way depends on how soon the workers come.
+    // The number of waiting calls besides those in progress depends on the workers' timing.
     let refused = calls.next().unwrap_err();
     assert_eq!(refused.code, Code::TooMany);
     assert!(refused.text.contains("server 1"), "{}", refused.text);
@@ -176,8 +167,8 @@ fn a_full_queue_refuses_and_names_the_server() {
 
 #[test]
 fn what_waits_is_refused_when_the_server_ends() {
-    let servers = Servers::start();
-    let (peers, calls) = (peers(&servers), Calls::new());
+    let servers = GatedServers::start();
+    let (peers, calls) = (peers(&servers), CollectedCalls::new());
     for _ in 0..50 {
         calls.submit(&peers, vec![measure(&[1])]);
     }
@@ -189,7 +180,7 @@ fn what_waits_is_refused_when_the_server_ends() {
     }
     servers.free();
     for _ in 0..queue::WORKERS_MAX {
-        // Those under way: what the one that was connecting hears depends on who was first.
+        // Calls in progress: the error of the connecting one depends on timing.
         let _ = calls.next();
     }
     let began = MonotonicClock.now();

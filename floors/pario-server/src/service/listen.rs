@@ -1,7 +1,7 @@
-//! Listening: a socket file for this node, a TCP port for others.
+//! Listening sockets: a socket file for this node, a TCP port for others.
 //!
-//! Never: answers a process of another user on the socket file; takes the last descriptors, which the server needs for its own
-//! files, for a connection. Always: removes its socket file when it ends; an address that is no file goes with the process.
+//! Never: serves a process of another user on the socket file; uses the last descriptors, which the server needs for its own files, for a
+//! connection. Always: removes its socket file when it ends; an abstract address ends with the process.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -13,19 +13,22 @@ use std::path::{Path, PathBuf};
 
 use pario_core::{Code, Fault};
 use pario_net::stream::{Stream, nameless, prepare_tcp};
+use pario_sys::dir::{Dir, PRIVATE_FILE};
 use pario_sys::socket::peer_credentials;
 
 use super::ServerSpec;
 
-/// Descriptors that connections leave to the server's own work (a store keeps up to 1024 open), or a quarter where the process may
-/// have only few.
+/// Descriptors reserved for the server's own work (a store keeps up to 1024 open), or a quarter where the process limit is low.
 const DESCRIPTORS_KEPT: u64 = 1024 + 64;
 
-/// Whether a connection may be taken. Numbers of descriptors are given from below, so a fresh one tells how many are left.
+/// Descriptor limit of this process; `None` without limit.
+pub(super) fn descriptors_max() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// Whether a connection may be accepted. The kernel assigns the lowest free descriptor, so a fresh one shows how many are left.
 pub(super) fn has_descriptors(any: &OwnedFd) -> bool {
-    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current else {
-        return true;
-    };
+    let Some(limit) = descriptors_max() else { return true };
     let kept = DESCRIPTORS_KEPT.min(limit / 4);
     any.try_clone()
         .is_ok_and(|fresh| u64::try_from(fresh.as_raw_fd()).is_ok_and(|number| number + kept < limit))
@@ -51,7 +54,7 @@ impl Listeners {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
 
-    /// The next connection that waits.
+    /// The next waiting connection.
     pub(super) fn accept(&self, unix: bool) -> Option<io::Result<Stream>> {
         let accepted = if unix { self.accept_unix() } else { self.accept_tcp() };
         match accepted {
@@ -84,7 +87,7 @@ impl Listeners {
 impl Drop for Listeners {
     fn drop(&mut self) {
         if let Some(path) = &self.path {
-            // Somebody may have tidied up already.
+            // Another process may have removed it already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -98,27 +101,26 @@ fn listen_unix(path: &Path) -> Result<UnixListener, Fault> {
         listener.set_nonblocking(true).map_err(failed)?;
         return Ok(listener);
     }
-    match std::fs::remove_file(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(error)),
-    }
     let listener = bind(path).map_err(failed)?;
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
 }
 
-/// A path too long for a socket address is reached through the descriptor of its directory.
+/// Through the directory's descriptor: that allows any path length, and later changes of the path do not matter.
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
-            let directory = std::fs::File::open(parent)?;
-            UnixListener::bind(Path::new(&format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name))
-        }
-        other => other,
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let dir = Dir::open(parent)?;
+    match dir.remove_file(Path::new(name)) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
+    let way = dir.descriptor_path(name);
+    let listener = UnixListener::bind(&way)?;
+    std::fs::set_permissions(&way, std::os::unix::fs::PermissionsExt::from_mode(PRIVATE_FILE))?;
+    Ok(listener)
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]

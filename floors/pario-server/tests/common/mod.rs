@@ -1,8 +1,10 @@
-//! A real server with raw connections to it: an honest client to see that it lives, and whatever a liar needs.
+//! A real server with raw connections to it: an honest client that checks it, and helpers for protocol violations.
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses its own part")]
 #![allow(unreachable_pub, reason = "a module of test files")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+pub mod proxy;
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -15,51 +17,59 @@ use pario_core::{
 };
 use pario_net::connection::Connection;
 use pario_net::frame::{self, Assembler, DataCheck, Frame, FrameKind, PROTOCOL};
-use pario_net::greeting::{self, Challenge, Hello, Purpose, Secret, random_number};
+use pario_net::greeting::{self, Challenge, ConnectionPurpose, Hello, Secret, random_number};
 use pario_net::message::Request;
 use pario_net::outbox::{Cursor, Outbox, RecordMeta};
+use pario_net::protect::Protect;
 use pario_net::stream::Stream;
 use pario_server::stores::{StoreChoice, names_in};
-use pario_server::{Server, ServerSpec};
+use pario_server::{Server, ServerIdentity, ServerSpec};
 use pario_sys::clock::MonotonicClock;
 
 pub const SECRET: Secret = Secret([9; 32]);
 pub const PARTITION: PartitionId = PartitionId([4; 16]);
-/// Everything that a server does to a liar is done by then.
+/// Upper bound of the server's reaction to a protocol violation.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
 /// A server that is the manager of a partition of its own, in memory.
-pub struct World {
+pub struct ServerFixture {
     pub server: Server,
     _dir: tempfile::TempDir,
 }
 
-impl World {
-    pub fn new() -> World {
+impl ServerFixture {
+    pub fn new() -> ServerFixture {
+        ServerFixture::with(Protect::default())
+    }
+
+    pub fn with(protect: Protect) -> ServerFixture {
         let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(ServerFixture::spec(dir.path(), protect)).unwrap();
+        ServerFixture { server, _dir: dir }
+    }
+
+    /// A running server, and the directory that ends with it.
+    pub fn of(server: Server, dir: tempfile::TempDir) -> ServerFixture {
+        ServerFixture { server, _dir: dir }
+    }
+
+    /// Configuration of such a server.
+    pub fn spec(dir: &std::path::Path, protect: Protect) -> ServerSpec {
         let store = StoreChoice::Memory { bytes: 64 << 20 }.open().unwrap();
-        let layout = layout();
-        let server = Server::start(ServerSpec {
+        let identity = ServerIdentity {
             partition: PARTITION,
             name: "test".into(),
             index: ServerIndex(0),
             servers: 1,
             secret: SECRET,
-            store: store.store,
-            volatile: store.volatile,
-            lends: store.lends,
-            lends_writing: store.lends_writing,
-            names: Some(names_in(&dir.path().join("names"), layout)),
+        };
+        ServerSpec {
+            protect,
+            names: Some(names_in(&dir.join("names"), layout())),
             outbox_bytes: 256 << 10,
-            transfer_bytes: 1 << 20,
-            lives: None,
-            take_before_read: false,
-            scheduler: pario_server::SchedulerSpec::default(),
-            unix: None,
             tcp: Some(([127, 0, 0, 1], 0).into()),
-        })
-        .unwrap();
-        World { server, _dir: dir }
+            ..ServerSpec::new(identity, store)
+        }
     }
 
     pub fn connect(&self) -> Connection {
@@ -67,7 +77,7 @@ impl World {
         Connection::greet(stream, "test".into(), &hello(), &SECRET).unwrap()
     }
 
-    /// A connection of frames, greeted.
+    /// A raw connection of frames, greeted.
     pub fn raw(&self) -> Raw {
         let mut raw = Raw::new(self.server.connect().unwrap());
         let hello = hello();
@@ -93,7 +103,7 @@ pub fn hello() -> Hello {
         partition: PARTITION,
         server: ServerIndex(0),
         session: SessionId(random_number()),
-        purpose: Purpose::Requests {},
+        purpose: ConnectionPurpose::Requests {},
         host: "here".into(),
         pid: std::process::id(),
         start_ticks: 5,
@@ -101,11 +111,12 @@ pub fn hello() -> Hello {
         application: "test".into(),
         weight: 1,
         relay: false,
+        protect: false,
         nonce: greeting::nonce(),
     }
 }
 
-/// A connection whose frames a test makes itself.
+/// A connection with frames made by the test itself.
 pub struct Raw {
     pub stream: Stream,
     assembler: Assembler,
@@ -124,7 +135,7 @@ impl Raw {
         self.stream.send_all(&mut [IoSlice::new(bytes)], &[])
     }
 
-    /// The next frame; `None` when the server hung up.
+    /// The next frame; `None` when the server closed the connection.
     pub fn frame(&mut self) -> Option<Frame> {
         loop {
             assert!(self.stream.wait_readable(LIMIT).unwrap(), "the server neither answers nor hangs up");
@@ -134,8 +145,8 @@ impl Raw {
         }
     }
 
-    /// What has come, without waiting: `None` at the end of the connection, `Some(None)` when there is no frame yet.
-    #[expect(clippy::option_option, reason = "ended, nothing, something")]
+    /// Received frames, without waiting: `None` at the end of the connection, `Some(None)` when there is no frame yet.
+    #[expect(clippy::option_option, reason = "ended, no frame yet, a frame")]
     fn take(&mut self) -> Option<Option<Frame>> {
         match self.stream.receive(self.assembler.target(), &mut Vec::new()) {
             Ok(0) => None,
@@ -146,7 +157,7 @@ impl Raw {
     }
 }
 
-/// A client that keeps the rules, on its own connection and outbox.
+/// A client that keeps the protocol, on its own connection and outbox.
 pub struct Honest {
     connection: Connection,
     outbox: Outbox,
@@ -155,7 +166,7 @@ pub struct Honest {
 }
 
 impl Honest {
-    pub fn new(world: &World, inode: u64) -> Honest {
+    pub fn new(world: &ServerFixture, inode: u64) -> Honest {
         let connection = world.connect();
         let outbox = Outbox::create(256 << 10, 1).unwrap();
         let attached = offer(&connection, &outbox).unwrap();
@@ -171,12 +182,12 @@ impl Honest {
             object: object(self.inode),
             layout: layout(),
             view: 0,
-            moved: 0,
+            displacement: 0,
             offset: 0,
-            companions: 0,
+            local_writers: 0,
         };
-        let end = self.outbox.commit(meta, &data, &patient).unwrap();
-        self.outbox.wait_taken(ServerIndex(0), end, &patient).unwrap();
+        let end = self.outbox.commit(meta, &data, &within_limit).unwrap();
+        self.outbox.wait_drained(ServerIndex(0), end, &within_limit).unwrap();
         let request = Request::Write { object: object(self.inode), at: LocalOffset(20_000) };
         let ticket = self.connection.start(&request, &[&data], &[]).unwrap();
         self.connection.wait(ticket, None).unwrap();
@@ -188,9 +199,9 @@ impl Honest {
     }
 }
 
-/// A server that does its work does it within the limit.
-pub fn patient(server: ServerIndex, waited: Duration) -> Result<(), Fault> {
-    assert!(waited < LIMIT, "server {server} takes nothing");
+/// A working server finishes within the limit.
+pub fn within_limit(server: ServerIndex, waited: Duration) -> Result<(), Fault> {
+    assert!(waited < LIMIT, "server {server} drains nothing");
     Ok(())
 }
 
@@ -215,21 +226,4 @@ pub fn is_ended(connection: &Connection) -> bool {
         }
     }
     false
-}
-
-/// Chance that can be repeated (splitmix64).
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.next() % len as u64).unwrap()
-    }
 }

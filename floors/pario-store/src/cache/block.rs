@@ -1,6 +1,6 @@
-//! One block of a cache: its bytes, which of them are known, and which of them what lies below does not have yet.
+//! One block of a cache: its bytes, which of them are valid, and which of them are dirty.
 //!
-//! Never: knows where it belongs. Always: what is dirty is known; bytes that are not known mean nothing.
+//! Never: knows its position in a file. Always: dirty bytes are valid; invalid bytes have no meaning.
 
 use pario_sys::aligned::try_zeroed;
 
@@ -15,13 +15,13 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block of which nothing is known.
+    /// A block without valid bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Block {
         Block { data: vec![0; bytes].into(), known: Ranges::default(), dirty: Ranges::default() }
     }
 
-    /// The same; `None` where there is no memory for it.
+    /// The same; `None` without memory for it.
     #[must_use]
     pub fn try_new(bytes: usize) -> Option<Block> {
         Some(Block { data: try_zeroed(bytes)?, known: Ranges::default(), dirty: Ranges::default() })
@@ -40,26 +40,26 @@ impl Block {
         self.dirty.total_bytes() as u64
     }
 
-    /// Where `span` is to be overwritten; it counts as known and dirty from now on.
+    /// The memory of `span` for overwriting; it is valid and dirty from now on.
     pub fn overwrite(&mut self, span: Span) -> &mut [u8] {
         self.known.insert(span.clone());
         self.dirty.insert(span.clone());
         &mut self.data[span]
     }
 
-    /// Whether all of `span` is known.
+    /// Whether all of `span` is valid.
     #[must_use]
     pub fn knows(&self, span: &Span) -> bool {
         self.known.covers(span)
     }
 
-    /// The bytes of `span`, which is known.
+    /// The bytes of `span`, which must be valid.
     #[must_use]
     pub fn bytes(&self, span: Span) -> &[u8] {
         &self.data[span]
     }
 
-    /// The bytes below of the whole block; what was written here stays.
+    /// Adds the backing store's bytes of the whole block; dirty bytes stay.
     pub fn learn(&mut self, fetched: &[u8]) {
         for gap in self.known.gaps(0..self.data.len()) {
             self.data[gap.clone()].copy_from_slice(&fetched[gap]);
@@ -67,7 +67,7 @@ impl Block {
         self.known.insert(0..self.data.len());
     }
 
-    /// Has `read` bring the bytes below of the whole block; what was written here stays.
+    /// Has `read` fetch the backing store's bytes of the whole block; dirty bytes stay.
     pub fn fetch<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         if !self.known.is_empty() {
             let mut fetched = vec![0; self.data.len()];
@@ -80,29 +80,29 @@ impl Block {
         Ok(())
     }
 
-    /// What must be written so that all of it is below.
+    /// The spans that must be written to make the block clean.
     pub fn dirty(&self) -> impl Iterator<Item = (Span, &[u8])> {
         self.dirty.iter().map(|span| (span.clone(), &self.data[span]))
     }
 
-    /// What was dirty is below now.
+    /// All dirty bytes are in the backing store now.
     pub fn flushed(&mut self) {
         self.dirty.clear();
     }
 
-    /// What was not written here may have changed below.
+    /// Invalidates clean bytes: they may have changed in the backing store.
     pub fn forget_clean(&mut self) {
         self.known = self.dirty.clone();
     }
 
-    /// The file ends at `end` of this block now; whatever comes after are zeros.
+    /// Truncates the file at `end` of this block; later bytes are zeros.
     pub fn cut(&mut self, end: usize) {
         self.dirty.cut(end);
         self.data[end..].fill(0);
         self.known.insert(end..self.data.len());
     }
 
-    /// Puts what is dirty over bytes from elsewhere that begin at `start` of the block.
+    /// Copies dirty bytes over a buffer that begins at `start` of the block.
     pub fn overlay(&self, start: usize, target: &mut [u8]) {
         let end = start + target.len();
         for (span, _) in self.dirty().filter(|(span, _)| span.start < end && start < span.end) {

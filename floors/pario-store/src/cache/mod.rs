@@ -1,10 +1,9 @@
-//! Blocks in memory above something slower, for caches that know their dirty bytes exactly: the tier of an application above a
-//! partition, and the cooperative cache above a plain file.
+//! Cached blocks with exact dirty ranges, used by the node cache above a partition and by the file cache above a plain file.
 //!
-//! Never: knows what lies below, or writes to it. Always: bounded by whoever owns it, through [`Ledger::shrink_to`].
+//! Never: knows or writes to the backing store. Always: bounded by its owner, through [`Ledger::shrink_to`].
 
 mod block;
 mod ledger;
 
 pub use block::Block;
-pub use ledger::{Key, Ledger, SharedBlock};
+pub use ledger::{BlockKey, Ledger, SharedBlock};

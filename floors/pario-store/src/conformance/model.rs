@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use pario_core::SeededRandom;
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
-use pario_sys::Piece;
+use pario_sys::MemoryPiece;
 
-use crate::random::Random;
 use crate::store::Store;
 
 const INODES: usize = 3;
@@ -13,25 +13,30 @@ const OPERATIONS: usize = 160;
 /// Offsets and lengths reach over several blocks of any store's cache.
 const REACH_BYTES: u64 = 900_000;
 
-struct Model<'a> {
+struct StoreModel<'a> {
     store: &'a dyn Store,
     objects: BTreeMap<ObjectId, Vec<u8>>,
     generations: [u32; INODES],
-    random: Random,
+    random: SeededRandom,
     seed: u64,
 }
 
-/// Does the operations that follow from `seed` on an empty store and compares every answer with a model's.
+/// Runs the operations that follow from `seed` on an empty store and compares every result with a model.
 pub fn random_operations(store: &dyn Store, seed: u64) {
-    let mut model =
-        Model { store, objects: BTreeMap::new(), generations: [0; INODES], random: Random::new(seed), seed };
+    let mut model = StoreModel {
+        store,
+        objects: BTreeMap::new(),
+        generations: [0; INODES],
+        random: SeededRandom::new(seed),
+        seed,
+    };
     for _ in 0..OPERATIONS {
         model.step();
     }
     model.check_all();
 }
 
-impl Model<'_> {
+impl StoreModel<'_> {
     fn step(&mut self) {
         let inode = self.random.index(INODES);
         let object = self.current(inode);
@@ -53,7 +58,7 @@ impl Model<'_> {
         ObjectId { inode: InodeId(inode as u64), generation: Generation(generation) }
     }
 
-    /// A place and a length: mostly small, sometimes large, sometimes on the borders of sectors and blocks.
+    /// An offset and a length: mostly small, sometimes large, sometimes on the borders of sectors and blocks.
     fn span(&mut self) -> (u64, usize) {
         let at = match self.random.below(4) {
             0 => self.random.below(20_000),
@@ -75,10 +80,10 @@ impl Model<'_> {
         if bytes == 0 {
             return;
         }
-        let value = self.random.next().to_le_bytes();
+        let value = self.random.next_u64().to_le_bytes();
         let source: Vec<u8> = (0..bytes).map(|i| value[i % 8] ^ (i >> 8).to_le_bytes()[0]).collect();
         let cut = self.random.index(bytes);
-        let (head, tail) = Piece::from(&source[..]).split_at(cut);
+        let (head, tail) = MemoryPiece::from(&source[..]).split_at(cut);
         self.store.write(object, LocalOffset(at), &[head, tail]).expect("writing");
         let model = self.objects.entry(object).or_default();
         let start = usize::try_from(at).expect("small");

@@ -1,6 +1,6 @@
-//! One block of the cache: its bytes, which of them are known, and which of them the disk does not have yet.
+//! One block of the cache: its bytes, which of them are valid, and which of them are dirty.
 //!
-//! Never: talks to the ledger. Always: what is dirty is known; bytes that are not known mean nothing.
+//! Never: calls the ledger. Always: dirty bytes are valid; invalid bytes have no meaning.
 
 use std::io;
 
@@ -13,24 +13,24 @@ use crate::ranges::{Ranges, Span};
 pub(super) const BLOCK_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct DirectBlock {
     pub(super) data: AlignedBuffer,
     known: Ranges,
     dirty: Ranges,
 }
 
-impl Block {
-    /// A block of which nothing is known, in memory that was used before or is new.
-    pub(super) fn new(data: Option<AlignedBuffer>) -> Block {
+impl DirectBlock {
+    /// A block without valid bytes, in reused or new memory.
+    pub(super) fn new(data: Option<AlignedBuffer>) -> DirectBlock {
         let data = data.unwrap_or_else(|| AlignedBuffer::zeroed(BLOCK_BYTES));
-        Block { data, known: Ranges::default(), dirty: Ranges::default() }
+        DirectBlock { data, known: Ranges::default(), dirty: Ranges::default() }
     }
 
     pub(super) fn dirty_bytes(&self) -> u64 {
         self.dirty.total_bytes() as u64
     }
 
-    /// Where `span` is to be overwritten; it counts as known and dirty from now on.
+    /// The memory of `span` for overwriting; it is valid and dirty from now on.
     pub(super) fn overwrite(&mut self, span: Span) -> &mut [u8] {
         self.known.insert(span.clone());
         self.dirty.insert(span.clone());
@@ -41,13 +41,12 @@ impl Block {
         self.known.covers(span)
     }
 
-    /// Fetches whatever is not known of the whole block.
+    /// Fetches all invalid bytes of the block.
     pub(super) fn fetch(&mut self, file: &dyn DiskFile, start: u64) -> io::Result<()> {
         self.fetch_gaps(file, start, 0..BLOCK_BYTES)
     }
 
-    /// The aligned spans that must be written so that all that is dirty is on the disk; what is not known of them is
-    /// fetched first.
+    /// The aligned spans that must be written to make the block clean; invalid bytes in them are fetched first.
     pub(super) fn prepare_flush(&mut self, file: &dyn DiskFile, start: u64) -> io::Result<Vec<Span>> {
         let spans: Vec<Span> = self.dirty.widened(ALIGNMENT).iter().collect();
         for span in &spans {
@@ -56,18 +55,18 @@ impl Block {
         Ok(spans)
     }
 
-    /// All that was dirty is on the disk.
+    /// All dirty bytes are on the disk.
     pub(super) fn flushed(&mut self) {
         self.dirty.clear();
     }
 
-    /// What was dirty is given up: the disk's bytes count again.
+    /// Discards dirty bytes: the disk's bytes are valid again.
     pub(super) fn discard(&mut self) {
         self.dirty.clear();
         self.known.clear();
     }
 
-    /// The object ends at `end` of this block now; whatever comes after are zeros.
+    /// Truncates the object at `end` of this block; later bytes are zeros.
     pub(super) fn cut(&mut self, end: usize) {
         self.dirty.cut(end);
         self.data[end..].fill(0);

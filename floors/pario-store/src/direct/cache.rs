@@ -1,4 +1,4 @@
-//! The cache itself: finding blocks, making room for them, copying in and out.
+//! The cache itself: finds blocks, frees memory for them, copies in and out.
 
 use std::io;
 use std::ops::Range;
@@ -7,32 +7,32 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use pario_core::ObjectId;
 use pario_core::limits::FILE_BYTES_MAX;
-use pario_sys::{AlignedBuffer, Piece};
+use pario_sys::{AlignedBuffer, MemoryPiece};
 
-use super::block::{BLOCK_BYTES, Block};
-use super::ledger::{Key, Ledger, SharedBlock};
+use super::block::{BLOCK_BYTES, DirectBlock};
+use super::ledger::{DirectKey, DirectLedger, SharedDirectBlock};
 use super::object::DirectObject;
 use super::{BLOCKS_MIN, DirectSettings};
-use crate::directory::{ObjectDirectory, OpenObject, Want};
+use crate::directory::{ObjectDirectory, OpenObject, OpenWant};
 use crate::error::{Doing, StoreError};
 use crate::files::total_bytes;
 use crate::ranges::Span;
-use crate::source::Source;
+use crate::source::PieceReader;
 use crate::store::StoreStats;
-use crate::sync::{Counters, lock};
+use crate::sync::{StoreCounters, lock};
 
-/// How often a block is looked for while all are in use, before there is one more.
+/// Attempts to find a free block while all are in use, before the limit is exceeded by one block.
 const IN_USE_TRIES: usize = 200;
 
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct DirectCache {
     pub(super) directory: ObjectDirectory,
-    pub(super) ledger: Mutex<Ledger>,
-    /// Held while objects get their entry, are cut or removed.
+    pub(super) ledger: Mutex<DirectLedger>,
+    /// Held while an object gets its entry, or is truncated or removed.
     pub(super) names: Mutex<()>,
-    /// Cuts and removals so far: each may have freed room on the disk.
+    /// Truncations and removals so far: each may have freed space on the disk.
     pub(super) freed: AtomicU64,
-    pub(super) counters: Counters,
+    pub(super) counters: StoreCounters,
     pub(super) staging: Staging,
     blocks_max: usize,
     hits: AtomicU64,
@@ -49,7 +49,7 @@ pub(super) struct Staging {
     pub(super) staged_writes: AtomicU64,
 }
 
-/// What the staging thread is to do next.
+/// Next action of the write-back thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum StagingOrder {
     Rest,
@@ -57,18 +57,18 @@ pub(super) enum StagingOrder {
     Stop,
 }
 
-impl Cache {
-    pub(super) fn new(directory: ObjectDirectory, settings: DirectSettings) -> Cache {
+impl DirectCache {
+    pub(super) fn new(directory: ObjectDirectory, settings: DirectSettings) -> DirectCache {
         let blocks = |bytes: u64| usize::try_from(bytes / BLOCK_BYTES as u64).unwrap_or(usize::MAX);
         let blocks_max = blocks(settings.cache_bytes).max(BLOCKS_MIN);
         let high_blocks = blocks(settings.high_bytes).clamp(1, blocks_max);
         let low_blocks = blocks(settings.low_bytes).min(high_blocks - 1);
-        Cache {
+        DirectCache {
             directory,
             ledger: Mutex::default(),
             names: Mutex::default(),
             freed: AtomicU64::new(0),
-            counters: Counters::default(),
+            counters: StoreCounters::default(),
             staging: Staging {
                 high_blocks,
                 low_blocks,
@@ -83,14 +83,14 @@ impl Cache {
         }
     }
 
-    pub(super) fn write(&self, id: ObjectId, at: u64, pieces: &[Piece<'_>]) -> Result<(), StoreError> {
+    pub(super) fn write(&self, id: ObjectId, at: u64, pieces: &[MemoryPiece<'_>]) -> Result<(), StoreError> {
         let end = at.saturating_add(total_bytes(pieces));
         if FILE_BYTES_MAX < end {
             return Err(StoreError::TooLarge { object: id, range: at..end });
         }
-        self.with_object(id, Want::Made, |object| {
+        self.with_object(id, OpenWant::Made, |object| {
             object.take_error()?;
-            let mut source = Source::new(pieces);
+            let mut source = PieceReader::new(pieces);
             for (index, span) in spans(at..end) {
                 self.write_block(object, index, span, &mut source)?;
             }
@@ -104,9 +104,9 @@ impl Cache {
         object: &DirectObject,
         index: u64,
         span: Span,
-        source: &mut Source<'_>,
+        source: &mut PieceReader<'_>,
     ) -> Result<(), StoreError> {
-        let key = Key { object: object.id, index };
+        let key = DirectKey { object: object.id, index };
         let shared = self.pin_or_add(object, key)?;
         let mut block = lock(&shared);
         let end = start_of(index) + span.end as u64;
@@ -122,7 +122,7 @@ impl Cache {
     }
 
     pub(super) fn read(&self, id: ObjectId, at: u64, target: &mut [u8]) -> Result<usize, StoreError> {
-        let read = self.with_object(id, Want::Existing, |object| {
+        let read = self.with_object(id, OpenWant::Existing, |object| {
             let end = at.saturating_add(target.len() as u64).min(object.length());
             let mut filled = 0;
             for (index, span) in spans(at..end) {
@@ -142,11 +142,11 @@ impl Cache {
         span: Span,
         target: &mut [u8],
     ) -> Result<(), StoreError> {
-        let key = Key { object: object.id, index };
+        let key = DirectKey { object: object.id, index };
         let shared = match self.pin_or_add(object, key) {
             Ok(shared) => shared,
-            // No room because the disk is full: that hinders writers, not readers.
-            Err(_) => Arc::new(Mutex::new(Block::new(None))),
+            // The disk is full, so no block could be freed: this fails writers, not readers.
+            Err(_) => Arc::new(Mutex::new(DirectBlock::new(None))),
         };
         let mut block = lock(&shared);
         if block.knows(&span) {
@@ -174,11 +174,11 @@ impl Cache {
         }
     }
 
-    /// Runs `work` on the object, during which it is neither cut nor removed. `None`: there is no such object.
+    /// Runs `work` on the object, which is neither truncated nor removed meanwhile. `None`: there is no such object.
     pub(super) fn with_object<T>(
         &self,
         id: ObjectId,
-        want: Want,
+        want: OpenWant,
         mut work: impl FnMut(&DirectObject) -> Result<T, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         loop {
@@ -202,11 +202,11 @@ impl Cache {
         mut work: impl FnMut(&OpenObject) -> io::Result<T>,
     ) -> Result<T, StoreError> {
         let root = self.directory.root();
-        let want = if doing == Doing::Writing { Want::ExistingForWriting } else { Want::Existing };
+        let want = if doing == Doing::Writing { OpenWant::ExistingForWriting } else { OpenWant::Existing };
         let done = self.directory.with(id, want, |open| {
             work(open).map_err(|e| StoreError::from_io(e, doing, id, range.clone(), root))
         })?;
-        // The cache has an entry, so the file was there: somebody else removed it.
+        // The cache has an entry, so the file existed: another program removed it.
         done.ok_or_else(|| StoreError::from_io(io::ErrorKind::NotFound.into(), doing, id, range, root))
     }
 
@@ -223,16 +223,16 @@ impl Cache {
         }
     }
 
-    fn load(&self, id: ObjectId, want: Want) -> Result<Option<Arc<DirectObject>>, StoreError> {
+    fn load(&self, id: ObjectId, want: OpenWant) -> Result<Option<Arc<DirectObject>>, StoreError> {
         let _names = lock(&self.names);
         if let Some(object) = lock(&self.ledger).object(id) {
             return Ok(Some(object));
         }
         let length = match (self.directory.length(id)?, want) {
             (Some(length), _) => length,
-            (None, Want::Existing | Want::ExistingForWriting) => return Ok(None),
-            (None, Want::Made) => {
-                self.directory.with(id, Want::Made, |_| Ok(()))?;
+            (None, OpenWant::Existing | OpenWant::ExistingForWriting) => return Ok(None),
+            (None, OpenWant::Made) => {
+                self.directory.with(id, OpenWant::Made, |_| Ok(()))?;
                 0
             }
         };
@@ -241,20 +241,20 @@ impl Cache {
         Ok(Some(object))
     }
 
-    /// Waits until whoever closed a gate has put the new state in place.
+    /// Waits until a closing thread has installed the new state.
     fn wait_for_names(&self) {
         drop(lock(&self.names));
     }
 
-    fn pin_or_add(&self, object: &DirectObject, key: Key) -> Result<SharedBlock, StoreError> {
+    fn pin_or_add(&self, object: &DirectObject, key: DirectKey) -> Result<SharedDirectBlock, StoreError> {
         if let Some(shared) = lock(&self.ledger).pin(key) {
             return Ok(shared);
         }
         let memory = self.make_room(object, key.index)?;
-        Ok(lock(&self.ledger).add(key, Block::new(memory)))
+        Ok(lock(&self.ledger).add(key, DirectBlock::new(memory)))
     }
 
-    /// Memory for one more block: used before, or new (`None`). Writes dirty blocks out if there is no other way.
+    /// Memory for one more block: reused, or new (`None`). Writes back dirty blocks if no clean one can be evicted.
     fn make_room(&self, own: &DirectObject, index: u64) -> Result<Option<AlignedBuffer>, StoreError> {
         let mut skipped: Vec<ObjectId> = Vec::new();
         for tries in 0.. {
@@ -264,7 +264,7 @@ impl Cache {
                     return Ok(None);
                 }
                 if let Some(memory) = ledger.evict() {
-                    // Where others had to go beyond the limit, come back to it.
+                    // Return to the limit after it was exceeded.
                     while self.blocks_max <= ledger.blocks() && ledger.evict().is_some() {}
                     return Ok(Some(memory));
                 }
@@ -274,7 +274,7 @@ impl Cache {
             };
             match candidate {
                 Some((object, dirty)) if object.id == own.id => self.stage_own(own, dirty)?,
-                // The gate is only tried: two writers that wait for each other's gates would wait for ever.
+                // Only tries the gate: two writers that wait for each other's gates would deadlock.
                 Some((object, dirty)) => match object.gate.try_enter() {
                     Some(_inside) => _ = self.stage(&object, dirty),
                     None => skipped.push(object.id),
@@ -286,7 +286,7 @@ impl Cache {
                         range: start..start + BLOCK_BYTES as u64,
                     });
                 }
-                // Everything is in use this very moment. If that lasts, a block more than planned is better than a knot.
+                // All blocks are in use. If that lasts, exceed the limit by one block instead of a deadlock.
                 None if tries < IN_USE_TRIES => std::thread::yield_now(),
                 None => return Ok(None),
             }
@@ -295,12 +295,12 @@ impl Cache {
     }
 }
 
-/// Where a block starts in its object.
+/// Offset of a block in its object.
 pub(super) fn start_of(index: u64) -> u64 {
     index * BLOCK_BYTES as u64
 }
 
-/// The blocks that a range touches, with the part it touches of each.
+/// The blocks that a range touches, with the touched part of each.
 fn spans(range: Range<u64>) -> impl Iterator<Item = (u64, Span)> {
     let mut at = range.start;
     std::iter::from_fn(move || {

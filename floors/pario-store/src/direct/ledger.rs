@@ -1,7 +1,7 @@
-//! What the cache holds: which blocks, which of them were used longest ago, which became dirty longest ago.
+//! Index of the cache: its blocks, in the order of their last use and in the order in which they became dirty.
 //!
-//! Never: touches a block's bytes or the disk; waits. Always: a slot is in `by_use` (clean) or in `by_dirt` (dirty), never in
-//! both; a block that somebody works on is referred to by more than its slot.
+//! Never: touches a block's bytes or the disk; waits. Always: a slot is in `by_use` (clean) or in `by_dirt` (dirty), never in both; a
+//! block in use has more references than its slot.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,46 +10,46 @@ use std::sync::{Arc, Mutex};
 use pario_core::ObjectId;
 use pario_sys::AlignedBuffer;
 
-use super::block::Block;
+use super::block::DirectBlock;
 use super::object::DirectObject;
 
-pub(super) type SharedBlock = Arc<Mutex<Block>>;
+pub(super) type SharedDirectBlock = Arc<Mutex<DirectBlock>>;
 
 /// Blocks of one object with their indices, in order.
-pub(super) type Blocks = Vec<(u64, SharedBlock)>;
+pub(super) type DirectBlocks = Vec<(u64, SharedDirectBlock)>;
 
-/// Entries without blocks that are kept before they are swept away.
+/// Entries without blocks that are kept before a sweep.
 const IDLE_OBJECTS_MAX: usize = 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Key {
+pub(super) struct DirectKey {
     pub(super) object: ObjectId,
     pub(super) index: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
-    objects: BTreeMap<ObjectId, Entry>,
-    by_use: BTreeMap<u64, Key>,
-    by_dirt: BTreeMap<u64, Key>,
+pub(super) struct DirectLedger {
+    objects: BTreeMap<ObjectId, ObjectEntry>,
+    by_use: BTreeMap<u64, DirectKey>,
+    by_dirt: BTreeMap<u64, DirectKey>,
     stamps: u64,
     dirty_bytes: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ObjectEntry {
     object: Arc<DirectObject>,
-    slots: BTreeMap<u64, Slot>,
+    slots: BTreeMap<u64, DirectSlot>,
 }
 
 #[derive(Debug)]
-struct Slot {
-    block: SharedBlock,
-    stamp: u64,
+struct DirectSlot {
+    block: SharedDirectBlock,
+    sequence: u64,
     dirty_bytes: Option<u64>,
 }
 
-impl Ledger {
+impl DirectLedger {
     pub(super) fn blocks(&self) -> usize {
         self.by_use.len() + self.by_dirt.len()
     }
@@ -67,7 +67,7 @@ impl Ledger {
     }
 
     pub(super) fn objects_with_dirt(&self) -> Vec<ObjectId> {
-        let dirty = |entry: &&Entry| entry.slots.values().any(|slot| slot.dirty_bytes.is_some());
+        let dirty = |entry: &&ObjectEntry| entry.slots.values().any(|slot| slot.dirty_bytes.is_some());
         self.objects.values().filter(dirty).map(|entry| entry.object.id).collect()
     }
 
@@ -75,20 +75,20 @@ impl Ledger {
         if self.blocks() + IDLE_OBJECTS_MAX < self.objects.len() {
             self.objects.retain(|_, entry| !entry.is_idle());
         }
-        let before = self.objects.insert(object.id, Entry { object, slots: BTreeMap::new() });
+        let before = self.objects.insert(object.id, ObjectEntry { object, slots: BTreeMap::new() });
         assert!(before.is_none(), "an object has one entry");
     }
 
-    /// Takes the object out, with all its blocks.
-    pub(super) fn take_object(&mut self, id: ObjectId) -> Option<(Arc<DirectObject>, Blocks)> {
+    /// Removes the object, with all its blocks.
+    pub(super) fn take_object(&mut self, id: ObjectId) -> Option<(Arc<DirectObject>, DirectBlocks)> {
         let entry = self.objects.remove(&id)?;
         let blocks = entry.slots.into_iter().map(|(index, slot)| {
             match slot.dirty_bytes {
                 Some(bytes) => {
-                    self.by_dirt.remove(&slot.stamp);
+                    self.by_dirt.remove(&slot.sequence);
                     self.dirty_bytes -= bytes;
                 }
-                None => _ = self.by_use.remove(&slot.stamp),
+                None => _ = self.by_use.remove(&slot.sequence),
             }
             (index, slot.block)
         });
@@ -96,34 +96,34 @@ impl Ledger {
         Some((entry.object, blocks))
     }
 
-    /// The block, if it is there; it counts as used now.
-    pub(super) fn pin(&mut self, key: Key) -> Option<SharedBlock> {
+    /// The block, if it is cached; marks it as used now.
+    pub(super) fn pin(&mut self, key: DirectKey) -> Option<SharedDirectBlock> {
         let slot = self.objects.get_mut(&key.object)?.slots.get_mut(&key.index)?;
         if slot.dirty_bytes.is_none() {
             self.stamps += 1;
-            self.by_use.remove(&slot.stamp);
+            self.by_use.remove(&slot.sequence);
             self.by_use.insert(self.stamps, key);
-            slot.stamp = self.stamps;
+            slot.sequence = self.stamps;
         }
         Some(Arc::clone(&slot.block))
     }
 
-    /// Puts a clean block in, unless there is one: then that one is the answer.
-    pub(super) fn add(&mut self, key: Key, block: Block) -> SharedBlock {
+    /// Adds a clean block; returns the existing one if there is one.
+    pub(super) fn add(&mut self, key: DirectKey, block: DirectBlock) -> SharedDirectBlock {
         if let Some(there) = self.pin(key) {
             return there;
         }
         self.stamps += 1;
         let block = Arc::new(Mutex::new(block));
-        let slot = Slot { block: Arc::clone(&block), stamp: self.stamps, dirty_bytes: None };
+        let slot = DirectSlot { block: Arc::clone(&block), sequence: self.stamps, dirty_bytes: None };
         let entry = self.objects.get_mut(&key.object).expect("blocks are added to objects in use");
         entry.slots.insert(key.index, slot);
         self.by_use.insert(self.stamps, key);
         block
     }
 
-    /// Says how many bytes of the block are dirty now; call it while holding the block.
-    pub(super) fn set_dirty(&mut self, key: Key, bytes: u64) {
+    /// Sets the number of dirty bytes of the block; call it while holding the block.
+    pub(super) fn set_dirty(&mut self, key: DirectKey, bytes: u64) {
         let entry = self.objects.get_mut(&key.object).expect("the object is in use");
         let slot = entry.slots.get_mut(&key.index).expect("the block is in use");
         self.dirty_bytes += bytes;
@@ -134,21 +134,22 @@ impl Ledger {
                 Some(_) => (&mut self.by_use, &mut self.by_dirt),
                 None => (&mut self.by_dirt, &mut self.by_use),
             };
-            from.remove(&slot.stamp);
+            from.remove(&slot.sequence);
             self.stamps += 1;
             to.insert(self.stamps, key);
-            slot.stamp = self.stamps;
+            slot.sequence = self.stamps;
         }
         slot.dirty_bytes = now;
     }
 
-    /// Throws out the clean block used longest ago that nobody works on; its memory can be used again.
+    /// Evicts the least recently used clean block that is not in use; its memory can be reused.
     pub(super) fn evict(&mut self) -> Option<AlignedBuffer> {
-        let unused = |key: &&Key| Arc::strong_count(&self.objects[&key.object].slots[&key.index].block) == 1;
+        let unused =
+            |key: &&DirectKey| Arc::strong_count(&self.objects[&key.object].slots[&key.index].block) == 1;
         let key = *self.by_use.values().find(unused)?;
         let entry = self.objects.get_mut(&key.object)?;
         let slot = entry.slots.remove(&key.index)?;
-        self.by_use.remove(&slot.stamp);
+        self.by_use.remove(&slot.sequence);
         if entry.is_idle() {
             self.objects.remove(&key.object);
         }
@@ -156,7 +157,7 @@ impl Ledger {
         Some(block.into_inner().expect("a panic while holding a block stops everything").data)
     }
 
-    /// The block that has been dirty longest, of those whose object passes.
+    /// The block that has been dirty longest, among the objects that `passes` accepts.
     pub(super) fn oldest_dirty(
         &self,
         passes: impl Fn(&DirectObject) -> bool,
@@ -168,14 +169,14 @@ impl Ledger {
     }
 
     /// The dirty blocks of an object within `indices`, in order.
-    pub(super) fn dirty_within(&self, object: ObjectId, indices: Range<u64>) -> Blocks {
+    pub(super) fn dirty_within(&self, object: ObjectId, indices: Range<u64>) -> DirectBlocks {
         let Some(entry) = self.objects.get(&object) else { return Vec::new() };
         let slots = entry.slots.range(indices).filter(|(_, slot)| slot.dirty_bytes.is_some());
         slots.map(|(index, slot)| (*index, Arc::clone(&slot.block))).collect()
     }
 
-    /// The dirty blocks right beside `index` and itself, at most `limit`, in order.
-    pub(super) fn dirty_around(&self, object: ObjectId, index: u64, limit: u64) -> Blocks {
+    /// The dirty blocks adjacent to `index`, with itself, at most `limit`, in order.
+    pub(super) fn dirty_around(&self, object: ObjectId, index: u64, limit: u64) -> DirectBlocks {
         let near = self.dirty_within(object, index.saturating_sub(limit - 1)..index.saturating_add(limit));
         let Some(own) = near.iter().position(|(at, _)| *at == index) else { return Vec::new() };
         let (mut first, mut end) = (own, own + 1);
@@ -185,15 +186,15 @@ impl Ledger {
         while end < near.len() && near[end - 1].0 + 1 == near[end].0 {
             end += 1;
         }
-        // Rather what comes before: it is older more often than not, and a run that starts early ends in one write.
+        // Prefer preceding blocks: they are usually older, and a run that starts early ends in one write.
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let first = first.max((own + 1).saturating_sub(limit));
         near[first..end.min(first + limit)].to_vec()
     }
 }
 
-impl Entry {
-    /// Nothing would be lost with it: a new one can be made from the disk.
+impl ObjectEntry {
+    /// It can be dropped: a new one can be made from the disk.
     fn is_idle(&self) -> bool {
         self.slots.is_empty() && Arc::strong_count(&self.object) == 1 && !self.object.has_error()
     }
@@ -207,20 +208,20 @@ mod tests {
 
     const OBJECT: ObjectId = ObjectId { inode: InodeId(1), generation: Generation(0) };
 
-    fn key(index: u64) -> Key {
-        Key { object: OBJECT, index }
+    fn key(index: u64) -> DirectKey {
+        DirectKey { object: OBJECT, index }
     }
 
-    fn ledger(indices: &[u64]) -> Ledger {
-        let mut ledger = Ledger::default();
+    fn ledger(indices: &[u64]) -> DirectLedger {
+        let mut ledger = DirectLedger::default();
         ledger.insert_object(Arc::new(DirectObject::new(OBJECT, 0)));
         for index in indices {
-            ledger.add(key(*index), Block::new(None));
+            ledger.add(key(*index), DirectBlock::new(None));
         }
         ledger
     }
 
-    fn indices(blocks: &[(u64, SharedBlock)]) -> Vec<u64> {
+    fn indices(blocks: &[(u64, SharedDirectBlock)]) -> Vec<u64> {
         blocks.iter().map(|(index, _)| *index).collect()
     }
 
@@ -232,7 +233,7 @@ mod tests {
         assert!(ledger.evict().is_some());
         assert!(ledger.pin(key(2)).is_none());
         assert!(ledger.evict().is_some());
-        assert!(ledger.evict().is_none(), "0 is dirty and 1 in use");
+        assert!(ledger.evict().is_none(), "0 is dirty and 1 is in use");
         drop(used);
         assert!(ledger.evict().is_some());
         assert_eq!((ledger.blocks(), ledger.dirty_blocks(), ledger.dirty_bytes()), (1, 1, 10));
@@ -248,7 +249,7 @@ mod tests {
         for index in [4, 6, 2, 3, 7] {
             ledger.set_dirty(key(index), 1);
         }
-        // More dirt on a dirty block does not make it younger.
+        // More dirty bytes in a dirty block do not make it younger.
         ledger.set_dirty(key(4), 9);
         assert_eq!(ledger.oldest_dirty(|_| true).map(|(_, index)| index), Some(4));
         assert_eq!(ledger.dirty_bytes(), 13);

@@ -1,4 +1,4 @@
-//! The direct store beside what the conformance suite sees: staging, errors of the background, exact lengths on disk.
+//! The direct store beyond the conformance suite: write-back, background errors, exact lengths on disk.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ const NO_SPACE: i32 = 28;
 const IO_ERROR: i32 = 5;
 
 fn write(store: &dyn Store, at: u64, bytes: usize) -> Result<(), StoreError> {
-    store.write(OBJECT, LocalOffset(at), &[Piece::from(&vec![7; bytes][..])])
+    store.write(OBJECT, LocalOffset(at), &[MemoryPiece::from(&vec![7; bytes][..])])
 }
 
 #[track_caller]
@@ -95,14 +95,14 @@ fn staging_starts_at_high_stops_at_low_and_joins_blocks() {
     for index in 0..31 {
         write(&store, index * BLOCK, BLOCK_BYTES).unwrap();
     }
-    assert_eq!(store.stats().staged_bytes, 0, "below high nothing is staged");
+    assert_eq!(store.stats().staged_bytes, 0, "below high no write-back");
     assert_eq!(store.stats().dirty_bytes, 31 * BLOCK);
     write(&store, 31 * BLOCK, BLOCK_BYTES).unwrap();
-    wait_until("staging down to low", || store.stats().dirty_bytes <= 8 * BLOCK);
+    wait_until("write-back down to low", || store.stats().dirty_bytes <= 8 * BLOCK);
     let stats = store.stats();
     assert_eq!(stats.staged_bytes + stats.dirty_bytes, 32 * BLOCK);
     assert!(stats.staged_writes <= 3, "{} writes for {} bytes", stats.staged_writes, stats.staged_bytes);
-    assert_eq!(stats.cached_bytes, 32 * BLOCK, "staged blocks stay to be read");
+    assert_eq!(stats.cached_bytes, 32 * BLOCK, "clean blocks stay cached");
     assert!(store.read(OBJECT, LocalOffset(0), &mut [0; 100]).unwrap() == 100 && store.stats().hits == 1);
 }
 
@@ -110,7 +110,7 @@ fn staging_starts_at_high_stops_at_low_and_joins_blocks() {
 fn memory_stays_within_the_cache() {
     let dir = tempfile::tempdir().unwrap();
     let store = DirectStore::open(dir.path(), DirectSettings::with_cache(8 * BLOCK)).unwrap();
-    // One more for the writer and one for the staging thread, if they meet.
+    // One more for the writer and one for the write-back thread, if they run concurrently.
     let limit = 10 * BLOCK;
     for index in 0..40 {
         write(&store, index * BLOCK, BLOCK_BYTES).unwrap();
@@ -138,7 +138,7 @@ fn full_disk_is_told_once_and_the_data_kept() {
     assert!(matches!(error, StoreError::Full { object: OBJECT, .. }), "{error}");
     assert_eq!(Fault::from(error).code, Code::NoSpace);
     assert_eq!(store.stats().dirty_bytes, 2 * BLOCK);
-    assert!(store.flush(OBJECT).unwrap_err().is_full(), "a flush tries again, and fails by itself");
+    assert!(store.flush(OBJECT).unwrap_err().is_full(), "a flush retries, and fails itself");
     fail.store(0, Ordering::SeqCst);
     store.sync(OBJECT).unwrap();
     assert_eq!(store.stats().dirty_bytes, 0);
@@ -155,7 +155,7 @@ fn a_cache_full_of_what_the_disk_refuses_refuses_writes_but_not_reads() {
     let other = ObjectId { inode: InodeId(6), ..OBJECT };
     let mut refused = 0;
     for index in 0..12 {
-        match store.write(other, LocalOffset(index * BLOCK), &[Piece::from(&[1; BLOCK_BYTES][..])]) {
+        match store.write(other, LocalOffset(index * BLOCK), &[MemoryPiece::from(&[1; BLOCK_BYTES][..])]) {
             Ok(()) => {}
             Err(error) => {
                 assert!(error.is_full(), "{error}");
@@ -224,7 +224,7 @@ fn several_writers_on_several_objects_with_cuts_among_them() {
                     let object = ObjectId { inode: InodeId(inode), generation: Generation(generation) };
                     let value = u8::try_from(inode * 16 + u64::from(generation)).unwrap();
                     let source = vec![value; 700_001];
-                    store.write(object, LocalOffset(3), &[Piece::from(&source[..])]).unwrap();
+                    store.write(object, LocalOffset(3), &[MemoryPiece::from(&source[..])]).unwrap();
                     let mut back = vec![0; source.len()];
                     store.read(object, LocalOffset(3), &mut back).unwrap();
                     assert_eq!(back, source, "{object}");

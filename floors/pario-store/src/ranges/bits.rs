@@ -1,4 +1,4 @@
-//! A bit for each byte of a block: for sets of so many ranges that a tree of them would cost more than the bytes.
+//! One bit per byte of a block: for sets of so many ranges that a tree would cost more than the bits.
 //!
 //! Never: counts a byte twice. Always: knows how many bits are set.
 
@@ -14,7 +14,7 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// How many are set.
+    /// Number of bits set.
     pub(super) fn count(&self) -> usize {
         self.count
     }
@@ -33,7 +33,7 @@ impl Bits {
         }
     }
 
-    /// Clears everything from a place on.
+    /// Clears all bits from an index on.
     pub(super) fn cut(&mut self, start: usize) {
         let end = self.words.len() * WORD_BITS;
         for (word, mask) in masks(start.min(end)..end) {
@@ -48,14 +48,14 @@ impl Bits {
         masks(range).all(|(word, mask)| self.words.get(word).is_some_and(|word| word & mask == mask))
     }
 
-    /// The first range of bits that are set, as far as it goes, from a place on.
+    /// The first run of set bits from an index on.
     pub(super) fn next_from(&self, place: usize) -> Option<Range<usize>> {
         let start = self.find(place, |word| word)?;
         let end = self.find(start, |word| !word).unwrap_or(self.words.len() * WORD_BITS);
         Some(start..end)
     }
 
-    /// The first bit from a place on that is set in what `look` makes of the words.
+    /// The first bit from an index on that is set in the words as mapped by `look`.
     fn find(&self, place: usize, look: impl Fn(u64) -> u64) -> Option<usize> {
         let mut number = place / WORD_BITS;
         let mut word = look(*self.words.get(number)?) & (u64::MAX << (place % WORD_BITS));
@@ -67,7 +67,7 @@ impl Bits {
     }
 }
 
-/// The words that a range lies in, and which of their bits.
+/// The words that a range touches, and its bits in them.
 #[inline]
 fn masks(range: Range<usize>) -> impl Iterator<Item = (usize, u64)> {
     let words = if range.is_empty() { 0..0 } else { range.start / WORD_BITS..range.end.div_ceil(WORD_BITS) };

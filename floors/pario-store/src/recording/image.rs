@@ -1,24 +1,24 @@
-//! The bytes of one file as sectors, and what may become of changes that were not synced.
+//! The bytes of one file as sectors, and the possible results of unsynced changes.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::random::Random;
+use pario_core::SeededRandom;
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 const SECTOR: u64 = SECTOR_BYTES as u64;
 
 /// A change of a file that is not durable yet.
 #[derive(Clone, Debug)]
-pub(super) enum Change<'a> {
+pub(super) enum FileChange<'a> {
     Write { at: u64, bytes: &'a [u8] },
     SetLength(u64),
 }
 
-/// How much of what was not synced survives.
+/// How much of the unsynced changes survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Luck {
     Nothing,
@@ -27,42 +27,42 @@ pub(super) enum Luck {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Image {
+pub(super) struct FileImage {
     sectors: BTreeMap<u64, [u8; SECTOR_BYTES]>,
     length: u64,
 }
 
-impl Image {
-    /// Makes a change whole.
-    pub(super) fn apply(&mut self, change: &Change<'_>) {
+impl FileImage {
+    /// Applies a change completely.
+    pub(super) fn apply(&mut self, change: &FileChange<'_>) {
         match change {
-            Change::Write { at, bytes } => {
+            FileChange::Write { at, bytes } => {
                 self.write(*at, bytes, |_| true);
                 self.length = self.length.max(at + bytes.len() as u64);
             }
-            Change::SetLength(bytes) => self.set_length(*bytes),
+            FileChange::SetLength(bytes) => self.set_length(*bytes),
         }
     }
 
-    /// Makes what luck leaves of the changes.
-    pub(super) fn apply_some(&mut self, changes: &[Change<'_>], luck: Luck, random: &mut Random) {
+    /// Applies the part of the changes that `luck` selects.
+    pub(super) fn apply_some(&mut self, changes: &[FileChange<'_>], luck: Luck, random: &mut SeededRandom) {
         for change in changes {
             match (luck, change) {
                 (Luck::Nothing, _) => {}
                 (Luck::Everything, _) => self.apply(change),
-                (Luck::Some, Change::Write { at, bytes }) => self.apply_torn(*at, bytes, random),
-                (Luck::Some, Change::SetLength(_)) if random.coin() => self.apply(change),
-                // What was written after a cut lies in new places, which are the file's only if the cut is.
-                (Luck::Some, Change::SetLength(length)) if *length < self.length => return,
-                (Luck::Some, Change::SetLength(_)) => {}
+                (Luck::Some, FileChange::Write { at, bytes }) => self.apply_torn(*at, bytes, random),
+                (Luck::Some, FileChange::SetLength(_)) if random.coin() => self.apply(change),
+                // Bytes written after a truncation are in new disk blocks, which belong to the file only if the truncation is durable.
+                (Luck::Some, FileChange::SetLength(length)) if *length < self.length => return,
+                (Luck::Some, FileChange::SetLength(_)) => {}
             }
         }
     }
 
-    fn apply_torn(&mut self, at: u64, bytes: &[u8], random: &mut Random) {
+    fn apply_torn(&mut self, at: u64, bytes: &[u8], random: &mut SeededRandom) {
         match random.below(3) {
             0 => {}
-            1 => self.apply(&Change::Write { at, bytes }),
+            1 => self.apply(&FileChange::Write { at, bytes }),
             _ => {
                 let mut end = self.length;
                 self.write(at, bytes, |sector| {
@@ -72,13 +72,13 @@ impl Image {
                     }
                     kept
                 });
-                // Some file systems lengthen a file before its bytes are there.
+                // Some file systems extend a file before its bytes are on the disk.
                 self.length = if random.coin() { end } else { self.length.max(at + bytes.len() as u64) };
             }
         }
     }
 
-    /// Writes the image as a file with holes.
+    /// Writes the image as a sparse file.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let file = std::fs::File::create_new(path)?;
         for (sector, bytes) in &self.sectors {

@@ -1,13 +1,14 @@
-//! That the replay loses what may be lost and nothing else, and that stores keep what they acknowledged.
+//! The replay loses only what may be lost, and stores keep what they acknowledged.
 
 use std::collections::BTreeMap;
 
+use pario_core::SeededRandom;
 use pario_core::{Generation, InodeId, LocalOffset, ObjectId};
 
 use super::*;
 use crate::direct::{DirectSettings, DirectStore};
 use crate::files::FilesStore;
-use crate::random::Random;
+use crate::log::LogStore;
 use crate::store::Store;
 
 fn cut(disk: &RecordingDisk, events: usize, seed: u64) -> tempfile::TempDir {
@@ -22,7 +23,7 @@ fn recording() -> (tempfile::TempDir, RecordingDisk) {
     (dir, disk)
 }
 
-/// In how many of 200 cuts something holds.
+/// In how many of 200 power cuts `holds` is true.
 fn count(disk: &RecordingDisk, holds: impl Fn(&Path) -> bool) -> usize {
     (0..200).filter(|seed| holds(cut(disk, disk.events(), *seed).path())).count()
 }
@@ -40,7 +41,7 @@ fn synced_bytes_stay_and_others_may_go_or_tear() {
     let old = count(&disk, |path| read(path)[1000..] == [1; 1000]);
     let new = count(&disk, |path| read(path)[1000..] == [2; 3000]);
     assert!(20 < old && 20 < new && old + new < 180, "old {old}, new {new}");
-    // Tears lie on sector borders.
+    // Writes are torn at sector borders.
     assert_eq!(
         count(&disk, |path| read(path)[1024..1536].iter().all(|b| *b == 1)
             || read(path)[1024..1536].iter().all(|b| *b == 2)),
@@ -99,7 +100,7 @@ fn cutting_a_file_is_pending_too() {
     file.sync_all().unwrap();
     file.set_len(10).unwrap();
     file.write_at(&[2; 10], 700).unwrap();
-    // What was cut never shows up again behind what was written after the cut.
+    // Truncated bytes never reappear after bytes written later.
     let ghosts = count(&disk, |path| {
         let bytes = std::fs::read(path.join("f")).unwrap();
         bytes.contains(&2) && bytes.get(10..700).is_some_and(|cut| cut.contains(&1))
@@ -109,19 +110,19 @@ fn cutting_a_file_is_pending_too() {
     assert!(20 < kept && kept < 180, "{kept}");
 }
 
-/// What a store acknowledged: at which moment, which object, which bytes.
-struct Promise {
+/// One acknowledged write: time, object, bytes.
+struct AckedWrite {
     since: usize,
     until: usize,
     object: ObjectId,
     bytes: Vec<u8>,
 }
 
-/// Writes, cuts and syncs by a seed; returns what was promised, and until when each promise was left alone.
-fn work(store: &dyn Store, disk: &RecordingDisk, seed: u64) -> Vec<Promise> {
-    let mut random = Random::new(seed);
+/// Writes, truncations and syncs by a seed; returns the acknowledged writes, and until when each was not overwritten.
+fn work(store: &dyn Store, disk: &RecordingDisk, seed: u64) -> Vec<AckedWrite> {
+    let mut random = SeededRandom::new(seed);
     let mut objects: BTreeMap<u64, (u32, Vec<u8>)> = BTreeMap::new();
-    let mut promises: Vec<Promise> = Vec::new();
+    let mut promises: Vec<AckedWrite> = Vec::new();
     for _ in 0..60 {
         let inode = random.below(6) * 85;
         let (generation, bytes) = objects.entry(inode).or_default();
@@ -132,8 +133,10 @@ fn work(store: &dyn Store, disk: &RecordingDisk, seed: u64) -> Vec<Promise> {
         }
         for _ in 0..=random.below(3) {
             let (at, count) = (random.index(9000), 1 + random.index(5000));
-            let value = random.next().to_le_bytes()[0];
-            store.write(object, LocalOffset(at as u64), &[Piece::from(&vec![value; count][..])]).unwrap();
+            let value = random.next_u64().to_le_bytes()[0];
+            store
+                .write(object, LocalOffset(at as u64), &[MemoryPiece::from(&vec![value; count][..])])
+                .unwrap();
             bytes.resize(bytes.len().max(at + count), 0);
             bytes[at..at + count].fill(value);
         }
@@ -147,25 +150,32 @@ fn work(store: &dyn Store, disk: &RecordingDisk, seed: u64) -> Vec<Promise> {
         if random.coin() {
             let object = ObjectId { generation: Generation(*generation), ..object };
             store.sync(object).unwrap();
-            promises.push(Promise { since: disk.events(), until: usize::MAX, object, bytes: bytes.clone() });
+            promises.push(AckedWrite {
+                since: disk.events(),
+                until: usize::MAX,
+                object,
+                bytes: bytes.clone(),
+            });
         }
     }
     promises
 }
 
-type Make<'a> = &'a dyn Fn(Arc<RecordingDisk>, &Path) -> Box<dyn Store>;
+type MakeRecorded<'a> = &'a dyn Fn(Arc<RecordingDisk>, &Path) -> Box<dyn Store>;
 
-fn check_promises(make: Make<'_>, seed: u64) {
+type OpenLeft<'a> = &'a dyn Fn(&Path) -> Box<dyn Store>;
+
+fn check_promises(make: MakeRecorded<'_>, open: OpenLeft<'_>, seed: u64) {
     let dir = tempfile::tempdir().unwrap();
     let disk = Arc::new(RecordingDisk::new(dir.path()).unwrap());
     let store = make(Arc::clone(&disk), dir.path());
     let promises = work(&*store, &disk, seed);
-    let mut random = Random::new(seed ^ 0xC0FFEE);
+    let mut random = SeededRandom::new(seed ^ 0xC0FFEE);
     let mut checked = 0;
     for _ in 0..12 {
-        let (moment, luck) = (random.index(disk.events() + 1), random.next());
+        let (moment, luck) = (random.index(disk.events() + 1), random.next_u64());
         let left = cut(&disk, moment, luck);
-        let Ok(after) = FilesStore::open(left.path()) else { panic!("seed {seed}: the store does not open") };
+        let after = open(left.path());
         for promise in promises.iter().filter(|p| p.since <= moment && moment <= p.until) {
             let mut found = vec![0xEE; promise.bytes.len() + 1];
             let read = after.read(promise.object, LocalOffset(0), &mut found).unwrap();
@@ -190,10 +200,14 @@ fn check_promises(make: Make<'_>, seed: u64) {
     assert!(0 < checked, "seed {seed}: no promise was put to the test");
 }
 
+fn open_files(left: &Path) -> Box<dyn Store> {
+    Box::new(FilesStore::open(left).expect("the store opens after a power cut"))
+}
+
 #[test]
 fn files_keep_what_they_acknowledged() {
     for seed in 0..30 {
-        check_promises(&|disk, dir| Box::new(FilesStore::open_on(disk, dir).unwrap()), seed);
+        check_promises(&|disk, dir| Box::new(FilesStore::open_on(disk, dir).unwrap()), &open_files, seed);
     }
 }
 
@@ -201,6 +215,17 @@ fn files_keep_what_they_acknowledged() {
 fn direct_files_keep_what_they_acknowledged() {
     let settings = DirectSettings::with_cache(0);
     for seed in 0..15 {
-        check_promises(&|disk, dir| Box::new(DirectStore::open_on(disk, dir, settings).unwrap()), seed);
+        let make = |disk: Arc<RecordingDisk>, dir: &Path| -> Box<dyn Store> {
+            Box::new(DirectStore::open_on(disk, dir, settings).unwrap())
+        };
+        check_promises(&make, &open_files, seed);
+    }
+}
+
+#[test]
+fn containers_keep_what_they_acknowledged() {
+    let open = |left: &Path| -> Box<dyn Store> { Box::new(LogStore::open(left).unwrap()) };
+    for seed in 0..30 {
+        check_promises(&|disk, dir| Box::new(LogStore::open_on(disk, dir).unwrap()), &open, seed);
     }
 }

@@ -4,58 +4,31 @@
 //!  File ─► OpenFile ─► lease ─► write: direct | record in the outbox | message      ─► servers
 //!                              read:  direct | message, several under way
 //! ```
-//! Never: a thread of its own on the data path; one thread listens for recalls while leases are held. Always: a process reads
-//! what it wrote; an access needs a lease that allows it.
+//! Never: a thread of its own on the data path; one thread receives lease recalls while leases are held. Always: a process reads its own
+//! writes; every access runs under a lease that allows it.
 
-mod application;
-mod counts;
-mod direct;
-mod directory;
-mod faults;
 mod file;
-mod introduce;
-mod kept;
-mod lease;
-mod loans;
-mod locks;
-mod memory;
-mod minder;
-mod moment;
-mod mount;
-mod notices;
-mod open_file;
-mod options;
-mod pending;
-mod pointer;
-mod read;
-mod records;
-mod sieve;
-mod stream_read;
-mod stream_write;
-mod sync;
-mod tiered;
-mod umask;
-mod views;
-mod visits;
-mod windows;
-mod write;
+mod session;
 
-pub use application::Application;
-pub use counts::Counts;
-pub use directory::{ReadDir, path_bytes};
-pub use file::File;
-pub(crate) use lease::{Access, Guardian};
-/// The locks that a process keeps of a file, as a machine without threads or messages: for the simulator.
+pub(crate) use file::backing::CacheRoute;
+pub(crate) use file::confirmed::NodeCacheFile;
+pub use file::handle::File;
+pub(crate) use file::lease::{LeaseObserver, LeasedAccess};
+/// The locks that a process caches for a file, as a state machine without threads or messages; also used by the simulator.
 #[doc(hidden)]
-pub use locks::table as lock_table;
-pub(crate) use locks::{AccessLock, Guarded, Kind};
-pub use locks::{LockHolder, LockOptions, PendingLock, RangeLock};
-pub(crate) use memory::Source;
-pub use mount::{Locate, Mount, MountSpec, Way};
-pub(crate) use open_file::Through;
-pub use options::OpenOptions;
-pub use pending::Pending;
-pub(crate) use pointer::Pointer;
-pub(crate) use stream_write::Place;
-pub(crate) use tiered::TierFile;
-pub(crate) use views::NumberedView;
+pub use file::locks::table as lock_table;
+pub(crate) use file::locks::{AccessKind, AccessLock, Guarded};
+pub use file::locks::{
+    FoundRecord, LockHolder, LockOptions, PendingLock, RangeLock, RecordLocks, RecordMode, RecordWait,
+};
+pub(crate) use file::ordered::check_shown_once;
+pub(crate) use file::pointer::GroupPointer;
+pub(crate) use file::write::memory::WriteSource;
+pub(crate) use file::write::stream::StreamRange;
+pub use session::application::Application;
+pub use session::counts::Counts;
+pub use session::directory::{ReadDir, path_bytes};
+pub use session::executor::Pending;
+pub use session::options::OpenOptions;
+pub use session::state::{Endpoint, Locate, MountSpec, Session};
+pub(crate) use session::views::NumberedView;

@@ -1,7 +1,8 @@
-//! Client-directed: accesses go to the application's own tier, which merges them and stages whole blocks to the partition.
+//! Client-directed: accesses go to the node cache of the application (tier 1), which merges them and writes whole blocks back to
+//! the partition.
 //!
-//! Never: sends an offset list, or asks for a lease: the tier's servers hold them. Always: what one rank wrote, every rank reads; closing
-//! and syncing wait until the partition has everything, and tell all ranks of errors.
+//! Never: sends an offset list, or requests a lease: the servers of the node cache hold the leases. Always: bytes that one rank
+//! wrote are read by every rank; close and sync wait until the partition has all data, and report errors to all ranks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,101 +10,64 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pario_core::{Code, Fault, Generation, InodeId, Layout, ObjectId};
 
 use super::hints::Hints;
-use crate::client::{File, NumberedView, OpenOptions, Place, Source, TierFile};
+use super::method::{GroupAccess, Method, MethodStats};
+use super::server_directed::ServerDirected;
+use crate::client::{File, Guarded, NodeCacheFile, NumberedView, OpenOptions, StreamRange, WriteSource};
 use crate::error::{Error, Result};
-use crate::group::{Call, Group};
-use crate::partition::choices::Method;
-use crate::tier::{Tier, TierStats, Wish};
+use crate::fleet::node_cache::{NodeCache, NodeCacheOptions};
+use crate::group::{CollectiveCall, Group};
+use crate::partition::choices::Method as MethodWord;
 
-/// The generation by which the tier knows every file: the partition's own is its servers' affair.
+/// The generation of every file in the node cache: the partition's own generation concerns only its servers.
 const GENERATION: Generation = Generation(0);
 
-/// See the module.
+/// See the module head.
 #[derive(Debug)]
 pub(super) struct ClientDirected {
     group: Arc<dyn Group>,
-    tier: Arc<Tier>,
+    node_cache: Arc<NodeCache>,
     inode: InodeId,
-    file: TierFile,
-    /// The view that was used last, as the partition's mount numbers it and as the tier's does.
+    file: NodeCacheFile,
+    /// The last view, as numbered by the partition's session and by the node cache's session.
     view: Mutex<Option<(Arc<NumberedView>, Arc<NumberedView>)>>,
     is_closed: AtomicBool,
 }
 
 impl ClientDirected {
-    /// Opens a file in the group's tier, if that is wished; collective.
+    /// Opens a file in the group's node cache, if that is requested; collective.
     pub(super) fn open(group: &Arc<dyn Group>, file: &File, hints: &Hints) -> Result<Option<ClientDirected>> {
-        if hints.method != Some(Method::ClientDirected) || hints.cache == Some(false) {
+        if hints.method != Some(MethodWord::ClientDirected) || hints.cache == Some(false) {
             return Ok(None);
         }
         group.same("the file that a name leads to", &file.inode().0.to_le_bytes())?;
-        let wish = Wish { aggregators: hints.aggregators, cache_bytes: hints.cache_bytes };
-        let tier = Tier::of(group, file.mount(), wish)?;
+        let wish = NodeCacheOptions { aggregators: hints.aggregators, cache_bytes: hints.cache_bytes };
+        let tier = NodeCache::of(group, file.session(), wish)?;
         let layout = layout(file, &tier);
-        let opened = layout.clone().and_then(|layout| serve(&tier, file, layout));
-        // Nobody goes on before every server knows the file.
+        let opened = layout.clone().and_then(|layout| open_at_server(&tier, file, layout));
+        // No rank continues before every server knows the file.
         group.agree(opened.clone())?;
         opened?;
         let object = ObjectId { inode: file.inode(), generation: GENERATION };
-        let handle = TierFile::open(tier.mount(), object, layout?, file.path());
-        handle.set_turn(group.rank());
+        let handle = NodeCacheFile::open(tier.session(), object, layout?, file.path());
+        handle.set_first_server(group.rank());
         Ok(Some(ClientDirected {
             group: Arc::clone(group),
             inode: file.inode(),
-            tier,
+            node_cache: tier,
             file: handle,
             view: Mutex::default(),
             is_closed: AtomicBool::new(false),
         }))
     }
 
-    /// Writes to a range of a stream.
-    pub(super) fn write(&self, file: &File, place: &Place, source: &Source<'_>) -> Result<()> {
-        file.check_writes()?;
-        let place = self.place(place)?;
-        self.file.write_stream(&place, source).map_err(|fault| self.name(fault))
-    }
-
-    /// Reads a range of a stream; returns how many bytes there were before the file's end.
-    pub(super) fn read(&self, file: &File, place: &Place, target: &mut [u8]) -> Result<usize> {
-        file.check_reads()?;
-        let place = self.place(place)?;
-        self.file.read_stream(&place, target).map_err(|fault| self.name(fault))
-    }
-
-    /// The file's length.
-    pub(super) fn len(&self) -> Result<u64> {
-        self.file.len().map_err(|fault| self.name(fault))
-    }
-
-    /// What the server in this process has done.
-    pub(super) fn stats(&self) -> Option<TierStats> {
-        self.tier.own().map(|(store, _)| store.tier_stats())
-    }
-
-    /// The file was given a length.
-    pub(super) fn set_len(&self, bytes: u64) {
-        self.file.set_len(bytes);
-    }
-
-    /// What the group wrote is on stable storage; collective.
-    pub(super) fn sync(&self) -> Result<()> {
-        self.put_down(Call::Sync, || self.tier.own().map_or(Ok(()), |(store, _)| store.sync_file(self.inode)))
-    }
-
-    /// What the group wrote is in every server's store; collective.
-    pub(super) fn close(&self) -> Result<()> {
-        let flushed = self.put_down(Call::Close, || {
-            self.tier.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode))
-        });
-        self.leave();
-        flushed
-    }
-
-    /// First everybody's writes are in the tier, then the tier's in the partition.
-    fn put_down(&self, call: Call, below: impl FnOnce() -> std::result::Result<(), Fault>) -> Result<()> {
-        let gathering = self.file.gather(&*self.group);
-        let drained = self.file.drain(gathering.as_ref()).map_err(|fault| self.name(fault));
+    /// First all ranks' writes reach the node cache, then the node cache writes back to the partition.
+    fn write_back(
+        &self,
+        call: CollectiveCall,
+        below: impl FnOnce() -> std::result::Result<(), Fault>,
+    ) -> Result<()> {
+        let gathering = self.file.begin_collective_wait(&*self.group);
+        let drained = self.file.drain(gathering.as_ref()).map_err(|fault| self.name_failed_ranks(fault));
         let drained = self.group.agree_in(call, drained);
         drop(gathering);
         let below = below().map_err(Error::from);
@@ -114,13 +78,13 @@ impl ClientDirected {
         if self.is_closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        if let Some((store, _)) = self.tier.own() {
+        if let Some((store, _)) = self.node_cache.own() {
             store.close(self.inode);
         }
     }
 
-    /// The same place, in the tier's numbers.
-    fn place(&self, place: &Place) -> Result<Place> {
+    /// The same stream range, with the view numbers of the node cache.
+    fn translate(&self, place: &StreamRange) -> Result<StreamRange> {
         let mut last = self.view.lock().unwrap_or_else(PoisonError::into_inner);
         let view = match &*last {
             Some((theirs, ours)) if Arc::ptr_eq(theirs, &place.view) => Arc::clone(ours),
@@ -130,22 +94,87 @@ impl ClientDirected {
                 ours
             }
         };
-        Ok(Place::new(view, place.stream.clone()))
+        Ok(StreamRange::new(view, place.stream.clone()))
     }
 
-    /// Names the ranks whose servers are gone, if that is what happened.
-    fn name(&self, fault: Fault) -> Error {
+    /// Names the ranks with dead servers, if that caused the fault.
+    fn name_failed_ranks(&self, fault: Fault) -> Error {
         if fault.code != Code::Unreachable {
             return fault.into();
         }
-        let rank = |server: pario_core::ServerIndex| self.tier.aggregators().get(server.at()).copied();
-        let gone: Vec<String> =
-            self.file.gone().into_iter().filter_map(rank).map(|rank| rank.to_string()).collect();
+        let rank = |server: pario_core::ServerIndex| self.node_cache.aggregators().get(server.at()).copied();
+        let gone: Vec<String> = self
+            .file
+            .unreachable_servers()
+            .into_iter()
+            .filter_map(rank)
+            .map(|rank| rank.to_string())
+            .collect();
         if gone.is_empty() {
             return fault.into();
         }
         let text = format!("the tier-1 server of rank {} is gone: {}", gone.join(", "), fault.text);
         Fault::new(fault.code, text).into()
+    }
+}
+
+impl Method for ClientDirected {
+    fn write(
+        &self,
+        on: GroupAccess<'_>,
+        place: &StreamRange,
+        source: &WriteSource<'_>,
+        _: Guarded,
+    ) -> Result<()> {
+        on.file.check_writes()?;
+        let place = self.translate(place)?;
+        self.file.write_stream(&place, source).map_err(|fault| self.name_failed_ranks(fault))
+    }
+
+    fn read(&self, on: GroupAccess<'_>, place: &StreamRange, target: &mut [u8], _: Guarded) -> Result<usize> {
+        on.file.check_reads()?;
+        let place = self.translate(place)?;
+        self.file.read_stream(&place, target).map_err(|fault| self.name_failed_ranks(fault))
+    }
+
+    fn len(&self, _: GroupAccess<'_>) -> Result<u64> {
+        self.file.len().map_err(|fault| self.name_failed_ranks(fault))
+    }
+
+    fn set_len(&self, on: GroupAccess<'_>, bytes: u64) -> Result<()> {
+        ServerDirected.set_len(on, bytes)?;
+        self.file.set_len(bytes);
+        Ok(())
+    }
+
+    fn sync(&self, on: GroupAccess<'_>) -> Result<()> {
+        let cached = self.write_back(CollectiveCall::Sync, || {
+            self.node_cache.own().map_or(Ok(()), |(store, _)| store.sync_file(self.inode))
+        });
+        let below = ServerDirected.sync(on);
+        cached.and(below)
+    }
+
+    fn close(&self, on: GroupAccess<'_>) -> Result<()> {
+        let cached = self.write_back(CollectiveCall::Close, || {
+            self.node_cache.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode))
+        });
+        self.leave();
+        let below = ServerDirected.close(on);
+        cached.and(below)
+    }
+
+    fn stats(&self) -> MethodStats {
+        let node_cache = self.node_cache.own().map(|(store, _)| store.node_cache_stats());
+        MethodStats { node_cache, ..MethodStats::default() }
+    }
+
+    fn is_cached(&self) -> bool {
+        true
+    }
+
+    fn locks_several_blocks(&self) -> bool {
+        true
     }
 }
 
@@ -155,23 +184,23 @@ impl Drop for ClientDirected {
             return;
         }
         let drained = self.file.drain(None);
-        let flushed = self.tier.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode));
+        let flushed = self.node_cache.own().map_or(Ok(()), |(store, _)| store.flush_file(self.inode));
         if let Err(fault) = drained.and(flushed) {
-            tracing::warn!(%fault, "a file that was not closed explicitly had an error");
+            tracing::warn!(%fault, "write-back failed for a file that was dropped without close");
         }
         self.leave();
     }
 }
 
-/// How the file's blocks are dealt to the tier.
-fn layout(file: &File, tier: &Tier) -> Result<Layout> {
+/// Distribution of the file's blocks over the servers of the node cache.
+fn layout(file: &File, tier: &NodeCache) -> Result<Layout> {
     let servers = u16::try_from(tier.aggregators().len()).unwrap_or(u16::MAX);
     Layout::new(file.layout().stripe_bytes(), servers, 0, servers)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()).into())
 }
 
-/// Opens the file for the server in this process, if there is one.
-fn serve(tier: &Tier, file: &File, layout: Layout) -> Result<()> {
+/// Opens the file at the server in this process, if there is one.
+fn open_at_server(tier: &NodeCache, file: &File, layout: Layout) -> Result<()> {
     let Some((store, upstream)) = tier.own() else { return Ok(()) };
     let options = OpenOptions::new(upstream).read(true).write(file.is_writable());
     let opened = options.open_inode(file.inode(), file.path())?;

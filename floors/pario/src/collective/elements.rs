@@ -1,16 +1,16 @@
-//! Accesses whose memory is described by datatypes too.
+//! Accesses with memory described by datatypes.
 //!
-//! Never: moves bytes that no element covers. Always: the same methods as bytes in a row, in the same order.
+//! Never: copies bytes that no element covers. Always: uses the same methods as contiguous accesses, in the same order.
 
 use pario_core::{Code, Fault};
 use pario_view::Elements;
 
 use super::file::GroupFile;
-use crate::client::Source;
+use crate::client::WriteSource;
 use crate::error::{Error, Result};
 
 impl GroupFile {
-    /// Writes what `elements` describe around byte `origin` of `memory`.
+    /// Writes the bytes that `elements` describe, relative to byte `origin` of `memory`.
     pub fn write_elements_at(
         &self,
         offset: u64,
@@ -18,10 +18,11 @@ impl GroupFile {
         origin: usize,
         elements: &Elements,
     ) -> Result<()> {
-        self.write_source(offset, &Source::elements(memory, origin, elements)?)
+        self.write_source(offset, &WriteSource::elements(memory, origin, elements)?)
     }
 
-    /// Reads into what `elements` describe around byte `origin` of `memory`; returns how many bytes there were before the file's end.
+    /// Reads into the bytes that `elements` describe, relative to byte `origin` of `memory`; returns the number of bytes before
+    /// the end of the file.
     pub fn read_elements_at(
         &self,
         offset: u64,
@@ -35,7 +36,7 @@ impl GroupFile {
         unpack(&packed[..count], memory, origin, elements)
     }
 
-    /// [`GroupFile::write_elements_at`], together with all others.
+    /// Collective [`GroupFile::write_elements_at`].
     pub fn write_elements_at_all(
         &self,
         offset: u64,
@@ -43,10 +44,10 @@ impl GroupFile {
         origin: usize,
         elements: &Elements,
     ) -> Result<()> {
-        self.write_source_all(offset, Source::elements(memory, origin, elements).map_err(Error::from))
+        self.write_source_all(offset, WriteSource::elements(memory, origin, elements).map_err(Error::from))
     }
 
-    /// [`GroupFile::read_elements_at`], together with all others.
+    /// Collective [`GroupFile::read_elements_at`].
     pub fn read_elements_at_all(
         &self,
         offset: u64,
@@ -55,33 +56,33 @@ impl GroupFile {
         elements: &Elements,
     ) -> Result<usize> {
         let checked = check(memory, origin, elements).and_then(|()| pack_len(elements));
-        // Whoever cannot take part is there all the same, with nothing: the others do not wait for it.
+        // A rank with invalid arguments still takes part, with an empty access, so that the others do not wait for it.
         let mut packed = vec![0; *checked.as_ref().unwrap_or(&0)];
         let count = self.read_at_all(offset, &mut packed);
         checked?;
         unpack(&packed[..count?], memory, origin, elements)
     }
 
-    /// Writes what `elements` describe at the individual pointer and moves it.
+    /// Writes the bytes that `elements` describe at the individual pointer and advances it.
     pub fn write_elements(&self, memory: &[u8], origin: usize, elements: &Elements) -> Result<()> {
         let offset = self.advance(pack_len(elements)?)?;
         self.write_elements_at(offset, memory, origin, elements)
     }
 
-    /// Reads into what `elements` describe at the individual pointer and moves it by what was read.
+    /// Reads into the bytes that `elements` describe at the individual pointer and advances it by the bytes read.
     pub fn read_elements(&self, memory: &mut [u8], origin: usize, elements: &Elements) -> Result<usize> {
         let count = self.read_elements_at(self.position(), memory, origin, elements)?;
         self.advance(count)?;
         Ok(count)
     }
 
-    /// [`GroupFile::write_elements`], together with all others.
+    /// Collective [`GroupFile::write_elements`].
     pub fn write_elements_all(&self, memory: &[u8], origin: usize, elements: &Elements) -> Result<()> {
         let offset = self.advance_all(pack_len(elements)?);
         self.write_elements_at_all(offset, memory, origin, elements)
     }
 
-    /// [`GroupFile::read_elements`], together with all others.
+    /// Collective [`GroupFile::read_elements`].
     pub fn read_elements_all(&self, memory: &mut [u8], origin: usize, elements: &Elements) -> Result<usize> {
         let count = self.read_elements_at_all(self.position(), memory, origin, elements)?;
         self.advance(count)?;
@@ -89,9 +90,9 @@ impl GroupFile {
     }
 }
 
-/// Whether the elements lie in the memory.
+/// Checks that the elements lie inside the memory.
 fn check(memory: &[u8], origin: usize, elements: &Elements) -> Result<()> {
-    Source::elements(memory, origin, elements).map(|_| ()).map_err(Error::from)
+    WriteSource::elements(memory, origin, elements).map(|_| ()).map_err(Error::from)
 }
 
 fn unpack(packed: &[u8], memory: &mut [u8], origin: usize, elements: &Elements) -> Result<usize> {
@@ -101,5 +102,6 @@ fn unpack(packed: &[u8], memory: &mut [u8], origin: usize, elements: &Elements) 
 }
 
 fn pack_len(elements: &Elements) -> Result<usize> {
-    usize::try_from(elements.bytes()).map_err(|_| Fault::new(Code::TooLarge, "elements beyond memory").into())
+    usize::try_from(elements.bytes())
+        .map_err(|_| Fault::new(Code::TooLarge, "the elements have more bytes than memory can hold").into())
 }

@@ -1,30 +1,34 @@
-//! A file that a group opened together.
+//! A file opened collectively by a group.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault, FileAttr, Layout};
 use pario_view::{Datatype, View};
 
+use super::active_method::{ActiveMethod, CurrentMethod};
 use super::atomic::Atomic;
-use super::choice::{Choice, Facts, choose};
+use super::choice::{MethodChoice, MethodFacts, choose};
 use super::client_directed::ClientDirected;
 use super::hints::Hints;
 use super::illegal;
-use super::manner::{Manner, Manners};
+use super::method::{GroupAccess, MemberAccess, Method as Access};
 use super::opening::GroupFacts;
-use super::report::{self, Faults};
-use super::requests::Line;
-use super::two_phase::{TwoPhase, TwoPhaseCounts};
-use crate::client::{Counts, File, Kind, NumberedView, Pending, Place, Pointer, Source};
-use crate::cooperative::{Above, Placement};
+use super::report::{self, ProcessCounters};
+use super::requests::CollectiveQueue;
+use super::server_directed::ServerDirected;
+use super::two_phase::TwoPhaseCounts;
+use crate::client::{
+    AccessKind, Counts, File, GroupPointer, NumberedView, Pending, StreamRange, WriteSource,
+};
 use crate::error::Result;
-use crate::group::{Call, Group};
+use crate::fleet::file_cache::{Placement, PlainBacking};
+use crate::fleet::node_cache::TierStats;
+use crate::group::{CollectiveCall, Group};
 use crate::partition::choices::Method;
-use crate::tier::TierStats;
 use pario_server::store::CacheStats;
 
-/// A file that all processes of a group opened together. Offsets count elementary types of the view, as MPI has it; before
-/// [`GroupFile::set_view`] the view is the file's own bytes.
+/// A file opened collectively by all processes of a group. Offsets count elementary types of the view, as in MPI; before
+/// [`GroupFile::set_view`] the view is the plain bytes of the file.
 ///
 /// ```
 /// use pario::{Alone, Datatype, Hints, Partition};
@@ -44,47 +48,45 @@ use pario_server::store::CacheStats;
 /// ```
 #[derive(Debug)]
 pub struct GroupFile {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<GroupFileInner>,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct GroupFileInner {
     pub(super) group: Arc<dyn Group>,
     pub(super) file: File,
-    /// How collective calls are made.
-    pub(super) manners: Manners,
-    /// What had been done when it was opened.
-    opened: (Counts, Faults),
-    state: Mutex<State>,
-    /// The file's own bytes.
+    /// The method of independent calls. Declared after `file`: its handle is closed while servers of a cache still listen.
+    pub(super) independent: Arc<dyn Access>,
+    /// The method of collective calls.
+    pub(super) active_method: CurrentMethod,
+    /// Counters at open.
+    opened: (Counts, ProcessCounters),
+    state: Mutex<GroupFileState>,
+    /// The view of the plain bytes.
     whole: Arc<NumberedView>,
-    line: Line,
-    /// The tier that accesses go through, where the file is client-directed.
-    tier: Option<ClientDirected>,
-    /// Whether accesses are atomic, and what that takes.
+    queue: CollectiveQueue,
+    /// State of atomic mode.
     pub(super) atomic: Atomic,
-    pub(super) shared: Pointer,
-    /// The plain file that lies below, where it is one. After the file: its handle is closed while servers listen.
-    plain: Option<Above>,
-    /// What all members know alike.
+    pub(super) shared: GroupPointer,
+    /// Facts equal on all members.
     pub(super) facts: GroupFacts,
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct GroupFileState {
     pub(super) view: Arc<NumberedView>,
     /// The individual pointer, in elementary types.
     pointer: u64,
 }
 
-/// Where [`GroupFile::seek`] goes, in elementary types of the view.
+/// Target of [`GroupFile::seek`], in elementary types of the view.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seek {
-    /// To a place.
+    /// Absolute.
     Set(u64),
-    /// From where the pointer is.
+    /// Relative to the pointer.
     Current(i64),
-    /// From the file's end as the view shows it.
+    /// Relative to the end of the file as the view shows it.
     End(i64),
 }
 
@@ -94,57 +96,70 @@ impl GroupFile {
         group: Arc<dyn Group>,
         file: File,
         hints: &Hints,
-        plain: Option<Above>,
+        plain: Option<PlainBacking>,
     ) -> Result<GroupFile> {
         let facts = GroupFacts::find(&*group, &file)?;
         GroupFile::with_facts(group, (file, facts), hints, plain)
     }
 
-    /// The same where what all members know alike is known.
+    /// The same, with known group facts.
     pub(super) fn with_facts(
         group: Arc<dyn Group>,
         (file, facts): (File, GroupFacts),
         hints: &Hints,
-        plain: Option<Above>,
+        plain: Option<PlainBacking>,
     ) -> Result<GroupFile> {
         let choice = choose_for(&group, &file, hints, facts);
-        report::explain(group.rank(), &file.place(), choice.method.word(), &choice.why);
-        if plain.is_none() && choice.method == Method::ServerDirected {
-            match file.is_writable() {
-                true if 1 < group.size() => file.get_ready_to_write(),
-                true => {}
-                false => file.get_ready_to_read(),
-            }
-        }
+        report::explain(group.rank(), &file.description(), choice.method.word(), &choice.why);
         let whole = file.number_view(View::whole())?;
-        let state = State { view: Arc::clone(&whole), pointer: 0 };
-        let opened = (file.counts(), Faults::now());
-        let manner = Manner::new(&group, hints, choice.method)?;
-        let tier = ClientDirected::open(&group, &file, &manner.hints)?;
-        let (state, line, shared) = (Mutex::new(state), Line::default(), file.pointer(facts.opening));
+        let state = GroupFileState { view: Arc::clone(&whole), pointer: 0 };
+        let opened = (file.counts(), ProcessCounters::now());
+        let hints = Hints { method: Some(choice.method), ..hints.clone() };
+        let independent = access_below(&group, &file, &hints, plain)?;
+        let manner = ActiveMethod::new(&group, &hints, choice.method, &independent)?;
+        let (state, line, shared) =
+            (Mutex::new(state), CollectiveQueue::default(), file.pointer(facts.opening));
         let atomic = Atomic::default();
-        let inner = Inner {
+        let inner = GroupFileInner {
             group,
             file,
-            manners: Manners::new(manner),
+            independent,
+            active_method: CurrentMethod::new(manner),
             opened,
             state,
             whole,
-            line,
-            tier,
+            queue: line,
             atomic,
             shared,
-            plain,
             facts,
         };
         Ok(GroupFile { inner: Arc::new(inner) })
     }
 }
 
-/// Decides on the method, from facts that all ranks share.
-fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints, facts: GroupFacts) -> Choice {
+/// The method of independent accesses; collective.
+fn access_below(
+    group: &Arc<dyn Group>,
+    file: &File,
+    hints: &Hints,
+    plain: Option<PlainBacking>,
+) -> Result<Arc<dyn Access>> {
+    if let Some(plain) = plain {
+        return Ok(Arc::new(plain));
+    }
+    if let Some(cached) = ClientDirected::open(group, file, hints)? {
+        return Ok(Arc::new(cached));
+    }
+    if hints.method == Some(Method::ServerDirected) {
+        ServerDirected::prepare(&**group, file);
+    }
+    Ok(Arc::new(ServerDirected))
+}
+
+/// Chooses the method, from facts that are equal on all ranks.
+fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints, facts: GroupFacts) -> MethodChoice {
     let nodes = (0..group.size()).map(|rank| group.node_of(rank) + 1).max().unwrap_or(1);
-    choose(&Facts {
+    choose(&MethodFacts {
         file: hints.method,
         partition: file.partition_method(),
         cache: hints.cache.unwrap_or(true),
@@ -155,12 +170,12 @@ fn choose_for(group: &Arc<dyn Group>, file: &File, hints: &Hints, facts: GroupFa
 }
 
 impl GroupFile {
-    /// The method that collective accesses take.
+    /// The method of collective accesses.
     pub fn method(&self) -> Method {
-        self.inner.manners.now().method
+        self.inner.active_method.now().method
     }
 
-    /// What this process did, on all files of the mount, since this one was opened.
+    /// Counters of this process, for all files of the session, since this file was opened.
     pub fn counts(&self) -> Counts {
         let mut counts = self.inner.file.counts().since(&self.inner.opened.0);
         counts.list_bytes += self.two_phase_counts().map_or(0, |counts| counts.list_bytes);
@@ -172,17 +187,17 @@ impl GroupFile {
         &self.inner.group
     }
 
-    /// What was wished at open and since, as far as it is in force.
+    /// The hints in force, given at open and later.
     pub fn hints(&self) -> Hints {
-        self.inner.manners.now().hints
+        self.inner.active_method.now().hints.clone()
     }
 
-    /// What two-phase counted in this process; `None` if another method was chosen.
+    /// Two-phase counters of this process; `None` if another method was chosen.
     pub fn two_phase_counts(&self) -> Option<TwoPhaseCounts> {
-        self.inner.manners.now().two_phase.as_deref().map(TwoPhase::counts)
+        self.inner.active_method.now().access.stats().two_phase
     }
 
-    /// How the file lies on the servers.
+    /// Distribution of the file over the servers.
     pub fn layout(&self) -> Layout {
         self.inner.file.layout()
     }
@@ -192,14 +207,14 @@ impl GroupFile {
         Arc::clone(self.inner.state().view.view())
     }
 
-    /// Shows this process the part of the file that `filetype`, repeated from byte `displacement` on, covers; the pointer goes to
-    /// 0. Collective; views may differ, elementary types must have one size.
+    /// Sets the view of this process: the part of the file that `filetype` covers, repeated from byte `displacement` on; the
+    /// pointer is set to 0. Collective; views may differ, elementary types must have one size.
     pub fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<()> {
         self.set_view_if(Ok((displacement, etype, filetype)), &[])
     }
 
-    /// The same, for callers that have more to agree on: a member that cannot say a view says why, and things that all must have
-    /// alike go along with their names.
+    /// The same, for callers that must agree on more: a member without a valid view passes its error, and `alike` are named
+    /// values that must be equal on all members.
     pub fn set_view_if(
         &self,
         wished: Result<(i64, &Datatype, &Datatype)>,
@@ -208,95 +223,84 @@ impl GroupFile {
         let made = wished.and_then(|(at, etype, filetype)| self.inner.make_view(at, etype, filetype));
         let bytes = made.as_ref().map_or(0, |view| view.view().etype_bytes()).to_le_bytes();
         let all = [alike, &[("the size of the elementary type", &bytes)]].concat();
-        self.inner.group.agree_on(Call::SetView, made.as_ref().map(|_| &all[..]).map_err(Clone::clone))?;
-        *self.inner.state() = State { view: made?, pointer: 0 };
+        self.inner
+            .group
+            .agree_on(CollectiveCall::SetView, made.as_ref().map(|_| &all[..]).map_err(Clone::clone))?;
+        *self.inner.state() = GroupFileState { view: made?, pointer: 0 };
         self.inner.shared.renew();
-        self.inner.look_at_views()
+        self.inner.compare_views()
     }
 
-    /// Writes at an offset, independently of the others.
+    /// Independent write at an offset.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.write(offset, &Source::Bytes(data))
+        self.inner.write(offset, &WriteSource::Bytes(data))
     }
 
-    /// Reads at an offset, independently of the others; returns how many bytes there were before the file's end.
+    /// Independent read at an offset; returns the number of bytes before the end of the file.
     pub fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         self.inner.read(offset, target)
     }
 
-    /// Writes at an offset, together with all others; data may be empty.
+    /// Collective write at an offset; data may be empty.
     pub fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<()> {
-        self.inner.line.run(|| self.write_at_all_now(offset, data))
+        self.inner.queue.run(|| self.write_at_all_now(offset, data))
     }
 
-    /// Reads at an offset, together with all others.
+    /// Collective read at an offset.
     pub fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        self.inner.line.run(|| self.read_at_all_now(offset, target))
+        self.inner.queue.run(|| self.read_at_all_now(offset, target))
     }
 
-    /// Where byte 0 of the elementary type at `offset` of the view lies in the file.
+    /// File offset of byte 0 of the elementary type at `offset` of the view.
     pub fn byte_offset(&self, offset: u64) -> Result<u64> {
         let view = self.view();
         let stream = offset.checked_mul(view.etype_bytes());
         stream.and_then(|stream| view.file_offset(stream)).ok_or_else(|| {
-            Fault::new(Code::TooLarge, format!("{}: offset {offset} is beyond the view", self.place())).into()
+            Fault::new(Code::TooLarge, format!("{}: offset {offset} is beyond the view", self.describe()))
+                .into()
         })
     }
 
     pub(super) fn write_at_all_now(&self, offset: u64, data: &[u8]) -> Result<()> {
-        match &self.inner.manners.now().two_phase {
-            Some(two_phase) if !self.atomicity() => {
-                let place = self.inner.locate(offset, data.len());
-                two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), data)
-            }
-            Some(_) | None => self.inner.write(offset, &Source::Bytes(data)),
-        }
+        self.write_all_now(offset, Ok(WriteSource::Bytes(data)))
+    }
+
+    fn write_all_now(&self, offset: u64, source: Result<WriteSource<'_>>) -> Result<()> {
+        let method = self.inner.active_method.now();
+        method.access.write_all(&MemberAccess { inner: &self.inner, offset }, source)
     }
 
     pub(super) fn read_at_all_now(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        match &self.inner.manners.now().two_phase {
-            Some(two_phase) if !self.atomicity() => {
-                let place = self.inner.locate(offset, target.len());
-                two_phase.read(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), target)
-            }
-            Some(_) | None => self.inner.read(offset, target),
-        }
+        let method = self.inner.active_method.now();
+        method.access.read_all(&MemberAccess { inner: &self.inner, offset }, target)
     }
 
-    /// The same file once more.
-    pub(super) fn share(&self) -> GroupFile {
+    /// Another handle of the same file.
+    pub(super) fn another_handle(&self) -> GroupFile {
         GroupFile { inner: Arc::clone(&self.inner) }
     }
 
-    pub(super) fn line(&self) -> &Line {
-        &self.inner.line
+    pub(super) fn queue(&self) -> &CollectiveQueue {
+        &self.inner.queue
     }
 
-    pub(super) fn place(&self) -> String {
-        self.inner.file.place()
+    pub(super) fn describe(&self) -> String {
+        self.inner.file.description()
     }
 
-    /// Writes what is described, independently of the others.
-    pub(super) fn write_source(&self, offset: u64, source: &Source<'_>) -> Result<()> {
+    /// Independent write of described memory.
+    pub(super) fn write_source(&self, offset: u64, source: &WriteSource<'_>) -> Result<()> {
         self.inner.write(offset, source)
     }
 
-    /// The same together with all others. What cannot be described is told to them where they would wait.
-    pub(super) fn write_source_all(&self, offset: u64, source: Result<Source<'_>>) -> Result<()> {
-        self.inner.line.run(|| match &self.inner.manners.now().two_phase {
-            Some(two_phase) if !self.atomicity() => {
-                let place = source
-                    .as_ref()
-                    .map_err(Clone::clone)
-                    .and_then(|source| self.inner.locate(offset, source.len()));
-                let bytes = source.map(|source| source.in_a_row()).unwrap_or_default();
-                two_phase.write(&self.inner.file, place.as_ref().map(parts).map_err(Clone::clone), &bytes)
-            }
-            Some(_) | None => self.inner.write(offset, &source?),
-        })
+    /// Collective write of described memory. An invalid description is reported to the other members in the call where they would
+    /// wait.
+    pub(super) fn write_source_all(&self, offset: u64, source: Result<WriteSource<'_>>) -> Result<()> {
+        self.inner.queue.run(|| self.write_all_now(offset, source))
     }
 
-    /// Moves the pointer in a collective and returns where it was. Where it cannot be moved the access itself fails, for all.
+    /// Advances the pointer in a collective call and returns its old value. If it cannot be advanced the access itself fails, on
+    /// all members.
     pub(super) fn advance_all(&self, bytes: usize) -> u64 {
         self.inner.advance(bytes).unwrap_or_else(|_| self.position())
     }
@@ -305,13 +309,13 @@ impl GroupFile {
         self.inner.advance(bytes)
     }
 
-    /// Writes at the individual pointer and moves it.
+    /// Writes at the individual pointer and advances it.
     pub fn write(&self, data: &[u8]) -> Result<()> {
         let offset = self.inner.advance(data.len())?;
         self.write_at(offset, data)
     }
 
-    /// Reads at the individual pointer and moves it by what was read.
+    /// Reads at the individual pointer and advances it by the bytes read.
     pub fn read(&self, target: &mut [u8]) -> Result<usize> {
         let offset = self.inner.state().pointer;
         let count = self.read_at(offset, target)?;
@@ -319,13 +323,13 @@ impl GroupFile {
         Ok(count)
     }
 
-    /// [`GroupFile::write`], together with all others.
+    /// Collective [`GroupFile::write`].
     pub fn write_all(&self, data: &[u8]) -> Result<()> {
         let offset = self.advance_all(data.len());
         self.write_at_all(offset, data)
     }
 
-    /// [`GroupFile::read`], together with all others.
+    /// Collective [`GroupFile::read`].
     pub fn read_all(&self, target: &mut [u8]) -> Result<usize> {
         let offset = self.inner.state().pointer;
         let count = self.read_at_all(offset, target)?;
@@ -333,7 +337,7 @@ impl GroupFile {
         Ok(count)
     }
 
-    /// Where the individual pointer is, in elementary types.
+    /// The individual pointer, in elementary types.
     pub fn position(&self) -> u64 {
         self.inner.state().pointer
     }
@@ -345,7 +349,7 @@ impl GroupFile {
         Ok(target)
     }
 
-    /// Where a seek leads.
+    /// Target position of a seek.
     pub(super) fn target_of(&self, to: Seek, position: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let target = match to {
             Seek::Set(offset) => i128::from(offset),
@@ -357,18 +361,20 @@ impl GroupFile {
                 i128::from(stream.div_ceil(view.etype_bytes())) + i128::from(by)
             }
         };
-        let before = || Fault::new(Code::Invalid, format!("{}: a seek before the start", self.place()));
+        let before = || {
+            Fault::new(Code::Invalid, format!("{}: a seek to before the start of the file", self.describe()))
+        };
         Ok(u64::try_from(target).map_err(|_| before())?)
     }
 
-    /// Starts a write; the bytes come back with [`Pending::wait`].
+    /// Starts a write; [`Pending::wait`] returns the buffer.
     pub fn start_write_at(&self, offset: u64, data: Vec<u8>) -> Result<Pending<Vec<u8>>> {
         let inner = Arc::clone(&self.inner);
-        let work = move || inner.write(offset, &Source::Bytes(&data)).map(|()| data);
+        let work = move || inner.write(offset, &WriteSource::Bytes(&data)).map(|()| data);
         self.inner.file.start(work)
     }
 
-    /// Starts a read; the buffer comes back, cut to what was read.
+    /// Starts a read; [`Pending::wait`] returns the buffer, truncated to the bytes read.
     pub fn start_read_at(&self, offset: u64, mut target: Vec<u8>) -> Result<Pending<Vec<u8>>> {
         let inner = Arc::clone(&self.inner);
         self.inner.file.start(move || {
@@ -380,13 +386,10 @@ impl GroupFile {
 
     /// The file's length.
     pub fn len(&self) -> Result<u64> {
-        if let Some(tier) = &self.inner.tier {
-            return tier.len();
-        }
-        self.inner.told(self.inner.file.len())
+        self.inner.independent.len(self.inner.on())
     }
 
-    /// Whether it has no bytes.
+    /// Whether the file has no bytes.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -396,101 +399,90 @@ impl GroupFile {
         self.inner.file.attr()
     }
 
-    /// What the tier-1 server in this process has done so far and holds now, of all its files; `None` where this process runs none
-    /// for this file.
-    pub fn tier_stats(&self) -> Option<TierStats> {
-        self.inner.tier.as_ref()?.stats()
+    /// Counters and current contents of the node-cache server in this process, for all its files; `None` if this process runs
+    /// none for this file.
+    pub fn node_cache_stats(&self) -> Option<TierStats> {
+        self.inner.independent.stats().node_cache
     }
 
-    /// What the server of the cooperative cache in this process has done so far and holds now, of all its files; `None` where this
-    /// process runs none for this file.
+    /// Counters and current contents of the file-cache server in this process, for all its files; `None` if this process runs
+    /// none for this file.
     pub fn cache_stats(&self) -> Option<CacheStats> {
-        self.inner.plain.as_ref()?.stats()
+        self.inner.independent.stats().file_cache
     }
 
-    /// Where blocks of a plain file of a group are cached; `None` for files of a partition. On one node that is their home in any case.
+    /// Where blocks of a cached plain file are placed; `None` for files of a partition. On one node every block is at its home;
+    /// never [`Placement::Auto`].
     pub fn placement(&self) -> Option<Placement> {
-        self.inner.plain.as_ref().map(Above::placement)
+        self.inner.independent.stats().placement
     }
 
-    /// Cuts or lengthens the file; collective.
+    /// Truncates or extends the file; collective.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         self.set_len_if(Ok(bytes))
     }
 
-    /// The same; a member that cannot say a length says why.
+    /// The same; a member without a valid length passes its error.
     pub fn set_len_if(&self, wished: Result<u64>) -> Result<()> {
         let group = &self.inner.group;
         let told = wished.as_ref().map_or(0, |bytes| *bytes).to_le_bytes();
         let alike: &[(&str, &[u8])] = &[("a new length", &told)];
-        group.agree_on(Call::SetLength, wished.as_ref().map(|_| alike).map_err(Clone::clone))?;
+        group.agree_on(CollectiveCall::SetLength, wished.as_ref().map(|_| alike).map_err(Clone::clone))?;
         let bytes = wished?;
-        if let Some(plain) = &self.inner.plain {
-            return plain.set_len(group, &self.inner.file, bytes);
-        }
-        let mine = if group.rank() == 0 { self.inner.file.set_len(bytes) } else { Ok(()) };
-        group.agree(mine)?;
-        if let Some(tier) = &self.inner.tier {
-            tier.set_len(bytes);
-        }
-        Ok(())
+        self.inner.independent.set_len(self.inner.on(), bytes)
     }
 
-    /// Puts what the group wrote on stable storage; collective.
+    /// Writes the group's data to stable storage; collective.
     pub fn sync(&self) -> Result<()> {
-        if let Some(plain) = &self.inner.plain {
-            return self.inner.line.run(|| plain.sync(&self.inner.group, &self.inner.file));
-        }
-        let gathering = self.inner.file.gather(&*self.inner.group);
-        let tier = || self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::sync);
-        let mine = self.inner.line.run(|| {
-            let tier = tier();
-            let mine = self.inner.file.sync_member(self.inner.group.rank(), gathering.as_ref());
-            tier.and(mine)
-        });
-        self.inner.group.agree_in(Call::Sync, mine)
+        self.inner.queue.run(|| self.inner.independent.sync(self.inner.on()))
     }
 
-    /// Lets go of it without the others, for a program that ends and has not closed it: what this member wrote is in the servers' stores.
+    /// Writes this member's data to stable storage without the other members, for a program that ends and may still close the
+    /// file. False: a cache lies between the file and its servers, and nothing was done.
+    pub fn sync_alone(&self) -> Result<bool> {
+        if self.inner.independent.is_cached() {
+            return Ok(false);
+        }
+        self.inner.queue.run(|| self.inner.file.sync())?;
+        Ok(true)
+    }
+
+    /// Releases the file without the other members, for a program that ends and has not closed it: this member's data is in the
+    /// servers' stores afterwards.
     pub fn abandon(self) -> Result<()> {
-        // What stands between the file and its servers lets go by itself, in its own order.
-        if self.inner.tier.is_some() || self.inner.plain.is_some() {
+        // Caches between the file and its servers release it themselves, in their own order.
+        if self.inner.independent.is_cached() {
             return Ok(());
         }
-        self.inner.line.run(|| self.inner.file.close_shared())
+        self.inner.queue.run(|| self.inner.file.close_shared())
     }
 
-    /// Closes it; collective. Errors of any member are told to all.
+    /// Closes the file; collective. An error of any member is returned on all.
     pub fn close(self) -> Result<()> {
-        let group = Arc::clone(&self.inner.group);
-        if let Some(plain) = &self.inner.plain {
-            let closed = self.inner.line.run(|| plain.close(&group, &self.inner.file));
-            report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
-            return closed;
-        }
-        let gathering = self.inner.file.gather(&*group);
-        let mine = self.inner.line.run(|| {
-            let tier = self.inner.tier.as_ref().map_or(Ok(()), ClientDirected::close);
-            let mine = self.inner.file.close_member(gathering.as_ref());
-            tier.and(mine)
-        });
-        report::report(group.rank(), &self.inner.file.place(), &self.counts(), &self.inner.opened.1);
-        group.agree_in(Call::Close, mine)
+        let inner = &self.inner;
+        let closed = inner.queue.run(|| inner.independent.close(inner.on()));
+        report::report(inner.group.rank(), &inner.file.description(), &self.counts(), &inner.opened.1);
+        closed
     }
 }
 
-impl Inner {
-    /// What the facts speak for, where nothing is wished.
-    pub(super) fn chosen(&self) -> Choice {
-        choose_for(&self.group, &self.file, &Hints { method: None, ..self.manners.now().hints }, self.facts)
+impl GroupFileInner {
+    /// The method that the facts suggest, if none is requested.
+    pub(super) fn chosen(&self) -> MethodChoice {
+        choose_for(
+            &self.group,
+            &self.file,
+            &Hints { method: None, ..self.active_method.now().hints.clone() },
+            self.facts,
+        )
     }
 
-    /// Whether accesses go through a tier of the application's own.
-    pub(super) fn is_tiered(&self) -> bool {
-        self.tier.is_some()
+    /// The group and the file, for the method.
+    fn on(&self) -> GroupAccess<'_> {
+        GroupAccess { group: &self.group, file: &self.file }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, GroupFileState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -500,13 +492,16 @@ impl Inner {
         etype: &Datatype,
         filetype: &Datatype,
     ) -> Result<Arc<NumberedView>> {
-        let access =
-            if self.file.is_writable() { pario_view::Access::Write } else { pario_view::Access::Read };
+        let access = if self.file.is_writable() {
+            pario_view::ViewAccess::Write
+        } else {
+            pario_view::ViewAccess::Read
+        };
         self.file
             .number_view(View::new(displacement, etype, filetype, access).map_err(|error| illegal(&error))?)
     }
 
-    /// Moves the pointer behind `bytes` and returns where it was.
+    /// Advances the pointer by `bytes` and returns its old value.
     fn advance(&self, bytes: usize) -> Result<u64> {
         let mut state = self.state();
         let etype = state.view.view().etype_bytes();
@@ -516,84 +511,63 @@ impl Inner {
         Ok(before)
     }
 
-    /// Only whole elementary types are read and written.
+    /// Checks that an access has whole elementary types.
     pub(super) fn check_whole(&self, bytes: usize, etype_bytes: u64) -> Result<()> {
         if (bytes as u64).is_multiple_of(etype_bytes) {
             return Ok(());
         }
-        let place = self.file.place();
-        let text = format!("{place}: {bytes} bytes are no multiple of the elementary type's {etype_bytes}");
+        let place = self.file.description();
+        let text = format!(
+            "{place}: an access of {bytes} bytes is no multiple of the elementary type's {etype_bytes} bytes"
+        );
         Err(Fault::new(Code::Invalid, text).into())
     }
 
-    pub(super) fn write(&self, offset: u64, source: &Source<'_>) -> Result<()> {
-        if let Some(plain) = &self.plain {
-            plain.count(source.len());
-        }
+    pub(super) fn write(&self, offset: u64, source: &WriteSource<'_>) -> Result<()> {
         let place = self.locate(offset, source.len())?;
-        let guard = self.guard(&place, Kind::Write)?;
-        if let Some(tier) = &self.tier {
-            return tier.write(&self.file, &place, source);
-        }
-        self.told(self.file.write_stream(&place, source, guard.guarded()))
-    }
-
-    /// Names whom an error is about, where only this floor knows.
-    fn told<T>(&self, result: Result<T>) -> Result<T> {
-        match &self.plain {
-            Some(plain) => result.map_err(|error| plain.name(&self.file, error)),
-            None => result,
-        }
+        let guard = self.guard(&place, AccessKind::Write)?;
+        self.independent.write(self.on(), &place, source, guard.guarded())
     }
 
     pub(super) fn read(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
-        if let Some(plain) = &self.plain {
-            plain.count(target.len());
-        }
         let place = self.locate(offset, target.len())?;
-        let guard = self.guard(&place, Kind::Read)?;
-        if let Some(tier) = &self.tier {
-            return tier.read(&self.file, &place, target);
-        }
-        self.told(self.file.read_stream(&place, target, guard.guarded()))
+        let guard = self.guard(&place, AccessKind::Read)?;
+        self.independent.read(self.on(), &place, target, guard.guarded())
     }
 
-    /// The stream range of an access, checked.
-    fn locate(&self, offset: u64, bytes: usize) -> Result<Place> {
+    /// The checked stream range of an access.
+    pub(super) fn locate(&self, offset: u64, bytes: usize) -> Result<StreamRange> {
         let numbered = Arc::clone(&self.state().view);
         let view = numbered.view();
         self.check_whole(bytes, view.etype_bytes())?;
         let start = offset.checked_mul(view.etype_bytes());
         let end = start.and_then(|start| start.checked_add(bytes as u64));
         match (start, end.filter(|end| *end <= view.stream_bytes())) {
-            (Some(start), Some(end)) => Ok(self.plain(numbered, start..end)),
+            (Some(start), Some(end)) => Ok(self.through_whole_view(numbered, start..end)),
             _ => {
-                let text =
-                    format!("{}: {bytes} bytes at offset {offset} are beyond the view", self.file.place());
+                let text = format!(
+                    "{}: {bytes} bytes at offset {offset} are beyond the view",
+                    self.file.description()
+                );
                 Err(Fault::new(Code::TooLarge, text).into())
             }
         }
     }
 }
 
-impl Inner {
-    /// Bytes that lie in a row in the file are the file's own: the servers need not know the view. So a program that sets another
-    /// view for every row of an array, as HDF5 does, ships none.
-    fn plain(&self, numbered: Arc<NumberedView>, stream: std::ops::Range<u64>) -> Place {
+impl GroupFileInner {
+    /// Bytes that are contiguous in the file are accessed through the whole-file view, so the servers need not know the view. A
+    /// program that sets another view for every row of an array, as HDF5 does, ships none.
+    fn through_whole_view(&self, numbered: Arc<NumberedView>, stream: std::ops::Range<u64>) -> StreamRange {
         let bytes = stream.end - stream.start;
         let first = numbered.view().extents(stream.clone()).next();
         match first {
-            Some(extent) if extent.bytes == bytes && !numbered.view().is_whole() => Place {
+            Some(extent) if extent.bytes == bytes && !numbered.view().is_whole() => StreamRange {
                 view: Arc::clone(&self.whole),
                 stream: extent.file_offset..extent.file_offset + bytes,
-                seen: Some((numbered, stream)),
+                in_view: Some((numbered, stream)),
             },
-            Some(_) | None => Place::new(numbered, stream),
+            Some(_) | None => StreamRange::new(numbered, stream),
         }
     }
-}
-
-/// A place as two-phase has it.
-fn parts(place: &Place) -> (&View, std::ops::Range<u64>) {
-    (place.view.view(), place.stream.clone())
 }

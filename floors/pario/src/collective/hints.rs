@@ -1,31 +1,31 @@
-//! What a user may wish for a file of a group.
+//! Hints of the user for a collectively opened file.
 
 use crate::partition::choices::Method;
 
-/// Wishes for one open of a file; what is `None` is chosen from the partition's settings and what is known. All ranks must wish
-/// the same.
+/// Hints for one open of a file; `None` is chosen from the partition's settings and the known facts. All ranks must pass the
+/// same.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hints {
-    /// How accesses are put together.
+    /// Method of collective accesses.
     pub method: Option<Method>,
-    /// How many processes merge for the others (client-directed, two-phase).
+    /// Number of processes that merge for the others (client-directed, two-phase).
     pub aggregators: Option<usize>,
     /// Memory of one aggregator for merging in two-phase.
     pub buffer_bytes: Option<u64>,
     /// Memory of one aggregator's cache (client-directed).
     pub cache_bytes: Option<u64>,
-    /// Whether clean blocks are kept in the application's own tier; `Some(false)` switches that tier off.
+    /// Whether clean blocks stay in the node cache of the application; `Some(false)` switches the node cache off.
     pub cache: Option<bool>,
     /// Block size, if the file is created.
     pub stripe_bytes: Option<u64>,
-    /// Servers that it lies on, if it is created.
+    /// Number of servers that hold the file, if it is created.
     pub stripe_count: Option<u16>,
-    /// The server that this group is tied to: it answers for all others.
+    /// The server that this group is tied to: it forwards to all others.
     pub tied_server: Option<u16>,
 }
 
 impl Hints {
-    /// As bytes, for comparing.
+    /// Byte encoding, for comparison.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         format!("{self:?}").into_bytes()
     }

@@ -1,38 +1,46 @@
-//! Files of a group: views, collective and independent accesses, and the choice of a method for each.
+//! Collectively opened files: views, collective and independent accesses, and the choice of a method for each.
 //!
 //! ```text
-//!  GroupFile ─► plan (view, pointer, method) ─► server-directed: the stream as a record, taken by the view
-//!                                             ─► client-directed: the same, to the node's own tier
-//!                                             ─► two-phase:       exchanged by offset lists, written in large pieces
+//!  GroupFile ─► queue (order) ─► trait Method ─► server-directed: the stream as a record, drained with the view
+//!                                             ─► client-directed: the same, to the node cache
+//!                                             ─► two-phase:       exchanged by offset lists, written in large runs
 //! ```
-//! Never: sends an offset list, except where two-phase was chosen. Always: an access reads what its own process wrote, whichever
-//! method wrote it.
+//! Never: sends an offset list, except where two-phase was chosen. Always: an access reads the bytes that its own process wrote,
+//! by any method.
 
+mod active_method;
 mod atomic;
 mod choice;
 mod client_directed;
 mod elements;
+#[cfg(test)]
+mod exchanges_tests;
 mod file;
 mod hints;
-mod manner;
+#[cfg(test)]
+mod interface_tests;
+mod method;
 mod opening;
+mod plain_file;
+mod queue;
 mod report;
 mod requests;
-#[cfg(test)]
-mod rounds_tests;
+mod server_directed;
 mod shared;
 mod two_phase;
 
 pub use self::file::{GroupFile, Seek};
 pub use self::hints::Hints;
-pub(crate) use self::two_phase::connect_ranks;
+pub use self::queue::{OrderedJob, OrderedQueue};
+pub(crate) use self::report::check as check_environment;
 pub use self::two_phase::{BUFFER_BYTES, PlainFile, PlainMode, TwoPhaseCounts};
+pub(crate) use self::two_phase::{RankConnection, connect_ranks};
 pub(crate) use self::two_phase::{network, own_addresses};
 
 use pario_core::{Code, Fault};
 use pario_view::{ErrorClass, ViewError};
 
-/// A view that is illegal for its file, as the error that MPI names for it.
+/// The MPI error for a view that is illegal for its file.
 fn illegal(error: &ViewError) -> Fault {
     let code = match error.class() {
         ErrorClass::Type => Code::Datatype,

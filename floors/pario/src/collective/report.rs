@@ -1,56 +1,63 @@
-//! What a process did with a file, in a few lines, when `PARIO_STATS` is set; which method was chosen and why, when
-//! `PARIO_EXPLAIN` is.
+//! Prints the counters of a process for a file if `PARIO_STATS` is set, and the chosen method with its reason if `PARIO_EXPLAIN`
+//! is set.
 //!
-//! Never: prints anything unasked.
+//! Never: prints without one of these variables.
 
 use std::io::Write as _;
 
 use pario_core::Size;
 
 use crate::client::Counts;
+use crate::environment::{EXPLAIN_VARIABLE, STATS_VARIABLE, flag};
+use crate::error::Result;
 
-/// Whether a variable asks for something.
-fn asked(name: &str) -> bool {
-    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+/// Refuses unknown values of both variables; part of every collective open.
+pub(crate) fn check() -> Result<()> {
+    flag(STATS_VARIABLE).and(flag(EXPLAIN_VARIABLE)).map(|_| ())
 }
 
-/// Says which method was chosen; once per open, by the first rank.
+/// A value that the open of a file has checked.
+fn is_enabled(variable: &str) -> bool {
+    flag(variable).unwrap_or(false)
+}
+
+/// Prints the chosen method; once per open, on rank 0.
 pub(super) fn explain(rank: usize, file: &str, method: &str, why: &str) {
-    if rank == 0 && asked("PARIO_EXPLAIN") {
-        say(&format!("pario: {file}: {method}: {why}"));
+    if rank == 0 && is_enabled(EXPLAIN_VARIABLE) {
+        print_line(&format!("pario: {file}: {method}: {why}"));
     }
 }
 
-/// Reports what this process did since the file was opened.
-pub(super) fn report(rank: usize, file: &str, counts: &Counts, faults: &Faults) {
-    if asked("PARIO_STATS") {
-        lines(rank, file, counts, faults).iter().for_each(|line| say(line));
+/// Prints what this process did since the file was opened.
+pub(super) fn report(rank: usize, file: &str, counts: &Counts, faults: &ProcessCounters) {
+    if is_enabled(STATS_VARIABLE) {
+        lines(rank, file, counts, faults).iter().for_each(|line| print_line(line));
     }
 }
 
-/// Page faults and calls that read or write, of this process so far.
+/// Page faults and read or write system calls of this process so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct ProcessCounters {
     minor: u64,
     major: u64,
     calls: u64,
 }
 
-impl Faults {
-    /// As the kernel counts them; what it does not tell is 0.
-    pub(super) fn now() -> Faults {
+impl ProcessCounters {
+    /// As counted by the kernel; values it does not provide are 0.
+    pub(super) fn now() -> ProcessCounters {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // Behind the name, which may hold anything and ends with the last parenthesis.
+        // The fields after the process name, which may contain any character and ends with the last parenthesis.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
         let number = |at: usize| fields.get(at).and_then(|field| field.parse().ok()).unwrap_or(0);
         let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
         let calls = io.lines().filter(|line| line.starts_with("syscr") || line.starts_with("syscw"));
         let calls = calls.filter_map(|line| line.split(": ").nth(1)?.parse::<u64>().ok()).sum();
-        Faults { minor: number(7), major: number(9), calls }
+        ProcessCounters { minor: number(7), major: number(9), calls }
     }
 
-    fn since(self, before: Faults) -> Faults {
-        Faults {
+    fn since(self, before: ProcessCounters) -> ProcessCounters {
+        ProcessCounters {
             minor: self.minor.saturating_sub(before.minor),
             major: self.major.saturating_sub(before.major),
             calls: self.calls.saturating_sub(before.calls),
@@ -58,10 +65,10 @@ impl Faults {
     }
 }
 
-fn lines(rank: usize, file: &str, counts: &Counts, opened: &Faults) -> Vec<String> {
+fn lines(rank: usize, file: &str, counts: &Counts, opened: &ProcessCounters) -> Vec<String> {
     let size = |bytes: u64| Size(bytes).to_string();
     let ms = |ns: u64| format!("{:.1} ms", ns as f64 / 1e6);
-    let faults = Faults::now().since(*opened);
+    let faults = ProcessCounters::now().since(*opened);
     let at = format!("pario: rank {rank}: {file}");
     vec![
         format!(
@@ -107,8 +114,8 @@ fn lines(rank: usize, file: &str, counts: &Counts, opened: &Faults) -> Vec<Strin
     ]
 }
 
-fn say(line: &str) {
-    // To standard error in one piece, since ranks share it; and nobody to tell if that is closed.
+fn print_line(line: &str) {
+    // One write to standard error, since ranks share it; an error is ignored: standard error may be closed.
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
@@ -120,7 +127,7 @@ mod tests {
     fn a_report_says_what_was_counted() {
         let counts =
             Counts { records: 3, record_bytes: 2048, view_bytes: 100, messages: 7, ..Counts::default() };
-        let text = lines(2, "pario://p/f", &counts, &Faults::now()).join("\n");
+        let text = lines(2, "pario://p/f", &counts, &ProcessCounters::now()).join("\n");
         assert!(text.contains("rank 2: pario://p/f: written 2KiB in 3 records"), "{text}");
         assert!(text.contains("7 messages"), "{text}");
         assert!(text.contains("0B of offset lists") || text.contains("0 of offset lists"), "{text}");

@@ -1,73 +1,78 @@
-//! The shared pointer of a group's file: one number for all members, in elementary types of the view, which all set alike.
+//! The shared file pointer of MPI: one number for all members, in elementary types of the view, which must be equal on all
+//! members.
 //!
-//! Always: parts that members get are disjoint and leave no gap; ordered calls get theirs in the order of ranks.
+//! Always: the reserved ranges are disjoint and contiguous; ordered calls get theirs in rank order.
 
 use pario_core::{Code, Fault};
 
 use super::file::{GroupFile, Seek};
 use crate::client::Pending;
 use crate::error::Result;
-use crate::group::{Call, decide};
+use crate::group::{CollectiveCall, decide};
 
 impl GroupFile {
-    /// Moves the shared pointer by so many elementary types and returns where it was: that part of the view is the caller's.
+    /// Advances the shared pointer by `etypes` elementary types and returns its old value: that range of the view is reserved for
+    /// the caller.
     pub fn reserve_shared(&self, etypes: u64) -> Result<u64> {
         Ok(self.inner.shared.add(etypes)?)
     }
 
-    /// The same for all members at once, in the order of their ranks. Collective.
+    /// The same for all members, in rank order. Collective.
     pub fn reserve_ordered(&self, etypes: u64) -> Result<u64> {
         let group = &self.inner.group;
         if self.inner.facts.manager_near {
-            return self.inner.shared.add_in_turn((group.rank(), group.size()), etypes, || group.check());
+            return self
+                .inner
+                .shared
+                .add_in_rank_order((group.rank(), group.size()), etypes, || group.check());
         }
-        let all = group.collect(Call::Ordered, &etypes.to_le_bytes())?;
+        let all = group.collect(CollectiveCall::Ordered, &etypes.to_le_bytes())?;
         let odd = || Fault::new(Code::NotSame, "members of a group call different collectives");
         let counts: Option<Vec<u64>> =
             all.iter().map(|bytes| Some(u64::from_le_bytes(bytes.as_slice().try_into().ok()?))).collect();
         let counts = counts.ok_or_else(odd)?;
-        let first = self.first_finds(|| Ok(self.inner.shared.add(counts.iter().sum())?))?;
+        let first = self.decide_position(|| Ok(self.inner.shared.add(counts.iter().sum())?))?;
         Ok(first + counts[..group.rank()].iter().sum::<u64>())
     }
 
-    /// A place that rank 0 finds out, or its error; for all.
-    fn first_finds(&self, find: impl FnOnce() -> Result<u64>) -> Result<u64> {
+    /// A position that rank 0 determines, or its error; for all members.
+    fn decide_position(&self, find: impl FnOnce() -> Result<u64>) -> Result<u64> {
         let found = decide(&*self.inner.group, 0, || Ok(find()?.to_le_bytes().to_vec()))?;
         let odd = || Fault::new(Code::NotSame, "members of a group call different collectives");
         Ok(u64::from_le_bytes(found.as_slice().try_into().map_err(|_| odd())?))
     }
 
-    /// Writes where the shared pointer is, and moves it.
+    /// Writes at the shared pointer, and advances it.
     pub fn write_shared(&self, data: &[u8]) -> Result<()> {
         let offset = self.reserve_shared(self.etypes(data.len())?)?;
         self.write_at(offset, data)
     }
 
-    /// Reads where the shared pointer is, and moves it by what was wanted.
+    /// Reads at the shared pointer, and advances it by the requested length.
     pub fn read_shared(&self, target: &mut [u8]) -> Result<usize> {
         let offset = self.reserve_shared(self.etypes(target.len())?)?;
         self.read_at(offset, target)
     }
 
-    /// Writes where the shared pointer is, all members in the order of their ranks. Collective.
+    /// Writes at the shared pointer, all members in rank order. Collective.
     pub fn write_ordered(&self, data: &[u8]) -> Result<()> {
         let offset = self.reserve_part(data.len())?;
         self.write_at(offset, data)
     }
 
-    /// Reads where the shared pointer is, all members in the order of their ranks. Collective.
+    /// Reads at the shared pointer, all members in rank order. Collective.
     pub fn read_ordered(&self, target: &mut [u8]) -> Result<usize> {
         let offset = self.reserve_part(target.len())?;
         self.read_at(offset, target)
     }
 
-    /// Starts [`GroupFile::write_shared`]; the pointer has moved when this returns.
+    /// Starts [`GroupFile::write_shared`]; the pointer has advanced when this returns.
     pub fn start_write_shared(&self, data: Vec<u8>) -> Result<Pending<Vec<u8>>> {
         let offset = self.reserve_shared(self.etypes(data.len())?)?;
         self.start_write_at(offset, data)
     }
 
-    /// Starts [`GroupFile::read_shared`]; the buffer comes back, cut to what was read.
+    /// Starts [`GroupFile::read_shared`]; [`Pending::wait`] returns the buffer, truncated to the bytes read.
     pub fn start_read_shared(&self, target: Vec<u8>) -> Result<Pending<Vec<u8>>> {
         let offset = self.reserve_shared(self.etypes(target.len())?)?;
         self.start_read_at(offset, target)
@@ -85,11 +90,15 @@ impl GroupFile {
         self.begin_read_at_all(offset, target)
     }
 
-    /// Moves the shared pointer; all members must say the same. Collective.
+    /// Moves the shared pointer; all members must pass the same target. Collective.
     pub fn seek_shared(&self, to: Seek) -> Result<u64> {
         let group = &self.inner.group;
-        group.same_in(Call::SeekShared, "where the shared pointer goes", format!("{to:?}").as_bytes())?;
-        self.first_finds(|| self.seek_shared_now(to))
+        group.same_in(
+            CollectiveCall::SeekShared,
+            "the target of a shared seek",
+            format!("{to:?}").as_bytes(),
+        )?;
+        self.decide_position(|| self.seek_shared_now(to))
     }
 
     fn seek_shared_now(&self, to: Seek) -> Result<u64> {
@@ -98,12 +107,13 @@ impl GroupFile {
         Ok(at)
     }
 
-    /// Where the shared pointer is, in elementary types.
+    /// The shared pointer, in elementary types.
     pub fn position_shared(&self) -> Result<u64> {
         Ok(self.inner.shared.get()?)
     }
 
-    /// The caller's part of an ordered call. One that cannot be has its turn all the same, for the sake of the others.
+    /// The caller's range of an ordered call. A member with invalid arguments takes part with an empty range, so that the others
+    /// do not wait.
     fn reserve_part(&self, bytes: usize) -> Result<u64> {
         let etypes = self.etypes(bytes);
         let offset = self.reserve_ordered(etypes.as_ref().copied().unwrap_or(0));

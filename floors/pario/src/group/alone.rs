@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::Group;
 use crate::error::Result;
 
-/// A process by itself; every collective returns at once.
+/// A process by itself; every collective returns immediately.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
 impl Alone {
-    /// As a group to open files with.
+    /// This process as a group of one, to open files with.
     #[must_use]
     pub fn group() -> Arc<dyn Group> {
         Arc::new(Alone)

@@ -1,25 +1,25 @@
-//! What a process needs to join a local group; passed on by environment.
+//! The data that a process needs to join a local group; passed through the environment.
 //!
-//! Never: shows the token. Always: variables that belong together are there together, or it is an error that names the missing one.
+//! Never: prints the token. Always: the variables are set together; a missing variable is an error that names it.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::meeting::MEMBERS_MAX;
+use super::collective_state::MEMBERS_MAX;
 use super::wire::TOKEN_BYTES;
 use crate::error::{Error, Result};
 
-/// A member's place in its group.
+/// Rank of the member in its group.
 pub const RANK_VARIABLE: &str = "PARIO_RANK";
-/// How many members the group has.
+/// Number of members of the group.
 pub const SIZE_VARIABLE: &str = "PARIO_SIZE";
-/// The socket of the group's hub.
+/// Path of the group hub's socket.
 pub const GROUP_VARIABLE: &str = "PARIO_GROUP";
-/// Proves that a process was invited.
+/// Secret that proves the invitation.
 pub const TOKEN_VARIABLE: &str = "PARIO_GROUP_TOKEN";
 
-/// An invitation to be one rank of a local group; [`super::Hub::invitation`] makes it, [`super::LocalGroup::join`] takes it.
+/// An invitation to be one rank of a local group; made by [`super::Hub::invitation`], used by [`super::LocalGroup::join`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invitation {
     pub(super) rank: u32,
@@ -36,7 +36,7 @@ impl fmt::Debug for Invitation {
 }
 
 impl Invitation {
-    /// The environment of a process that is to join.
+    /// Environment variables for the process that is to join.
     #[must_use]
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let token: String = self.token.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -48,12 +48,12 @@ impl Invitation {
         ]
     }
 
-    /// The invitation in this process's environment; `None`: it was not started in a group.
+    /// The invitation in this process's environment; `None`: the process was not started in a group.
     pub fn from_env() -> Result<Option<Invitation>> {
         Invitation::from_variables(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
     }
 
-    /// As bytes, for passing it on by other means than an environment; [`Invitation::from_bytes`] makes it another rank's.
+    /// Byte encoding, for other transports than the environment; [`Invitation::from_bytes`] decodes it for any rank.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         use std::os::unix::ffi::OsStrExt;
@@ -61,7 +61,7 @@ impl Invitation {
         [&self.size.to_le_bytes()[..], &self.token, socket].concat()
     }
 
-    /// The invitation of `rank` to the group that `bytes` were made for.
+    /// Decodes the invitation of `rank` to the group.
     pub fn from_bytes(bytes: &[u8], rank: usize) -> Result<Invitation> {
         use std::os::unix::ffi::OsStringExt;
         let wrong = || Error::Setup(format!("not an invitation for rank {rank}"));

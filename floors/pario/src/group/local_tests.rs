@@ -1,9 +1,9 @@
-//! Members and hub of a local group in one process: what needs no process to die.
+//! Members and hub of a local group in one process: the cases that need no process to die.
 
 use super::*;
 use crate::group::{Hub, Reduce};
 
-/// Joins as every rank, each in a thread of its own.
+/// Joins as every rank, each in its own thread.
 fn each<T: Send>(hub: &Hub, body: impl Fn(Arc<LocalGroup>) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let join = |rank| {
@@ -97,7 +97,7 @@ fn leaving_ends_a_round_that_another_thread_of_the_member_is_in() {
     let groups = each(&hub, |group| group);
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| groups[0].barrier().unwrap_err().to_string());
-        // Whether the other thread is in the round already or comes too late, it is told.
+        // The other thread gets the error whether it waits in the collective already or calls it later.
         groups[0].leave();
         let error = waiting.join().unwrap();
         assert!(error.starts_with("rank 0 ") && error.contains("left the group"), "{error}");
@@ -108,7 +108,7 @@ fn leaving_ends_a_round_that_another_thread_of_the_member_is_in() {
 fn a_handle_may_go_while_a_duplicate_stays_and_channels_are_given_back() {
     let hub = Hub::start(2).unwrap();
     each(&hub, |group| {
-        for _ in 0..2 * crate::group::meeting::CHANNELS_MAX {
+        for _ in 0..2 * crate::group::collective_state::CHANNELS_MAX {
             let other = group.duplicate().unwrap();
             other.barrier().unwrap();
         }
@@ -136,9 +136,9 @@ fn strangers_are_refused_and_told_why() {
         assert!(text.contains("rank 1 (process ") && text.contains("has joined already"), "{text}");
         drop((first.join().unwrap(), group));
     });
-    // The hub hears of the leaving before it hears of whoever comes next.
+    // The hub processes the leave before the next join.
     let text = refused(&good);
-    assert!(text.contains("joined once"), "{text}");
+    assert!(text.contains("joined only once"), "{text}");
 }
 
 #[test]

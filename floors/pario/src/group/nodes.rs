@@ -1,38 +1,39 @@
-//! Which members share memory: tried, not guessed from names of hosts.
+//! Finds the members that share memory by trying, not by comparing host names.
 //!
-//! Each member shows a small piece of memory with a random token in it, and tries to read everyone else's through `/proc`. Two
-//! that can read each other's are on one node. `PARIO_NODE` overrides it: members with different labels are on different
-//! nodes, and never try.
+//! Each member creates a small memory file with a random token, and tries to read the file of every other member through
+//! `/proc`. Two members that can read each other's token are on one node. `PARIO_NODE` overrides it: members with different
+//! labels are on different nodes, and do not try.
 //!
-//! Always: all members come to the same result; a node's members all see each other.
+//! Always: all members get the same result; all members of a node can read each other's memory.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use pario_core::{Code, Fault};
 use pario_net::greeting::nonce;
-use pario_sys::Shared;
+use pario_sys::SharedMemory;
 use rustix::fs::{Mode, OFlags};
 
 use super::Group;
-use super::call::Call;
+use super::call::CollectiveCall;
 use super::threads::renumber;
 use crate::error::{Error, Result};
 
-/// The variable that says which node a process is to play.
+/// The variable with the label of the node that a process pretends to run on.
 pub const NODE_VARIABLE: &str = "PARIO_NODE";
 /// Longest label.
 const LABEL_BYTES_MAX: usize = 255;
 const PROBE: &str = "pario-node";
 const PROOF_BYTES: usize = 32;
 
-/// The label of the node that this process is to play, from `PARIO_NODE`: no memory is shared with processes and servers of
-/// another label, or of none. `None`: what shares memory is found out.
+/// The label of the node that this process pretends to run on, from `PARIO_NODE`: no memory is shared with processes and servers
+/// of another label, or of none. `None`: shared memory is detected.
 pub fn own_node() -> Result<Option<String>> {
     let Some(label) = std::env::var_os(NODE_VARIABLE).filter(|label| !label.is_empty()) else {
         return Ok(None);
     };
-    let label = label.into_string().map_err(|_| Error::Setup(format!("{NODE_VARIABLE} is not a text")))?;
+    let label =
+        label.into_string().map_err(|_| Error::Setup(format!("{NODE_VARIABLE} is not valid UTF-8")))?;
     if LABEL_BYTES_MAX < label.len() || label.chars().any(char::is_control) {
         let text = format!(
             "{NODE_VARIABLE} is longer than {LABEL_BYTES_MAX} bytes, or has control characters in it"
@@ -42,48 +43,48 @@ pub fn own_node() -> Result<Option<String>> {
     Ok(Some(label))
 }
 
-/// What a member tells of itself.
+/// A member's description of itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Probe {
-    place: Place,
+    descriptor: ProcessDescriptor,
     proof: [u8; PROOF_BYTES],
     label: Option<String>,
 }
 
-/// A descriptor of a process.
+/// A file descriptor of a process, reachable through `/proc`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct ProcessDescriptor {
     pid: u32,
-    /// Negative: it has none.
+    /// Negative: no descriptor.
     fd: i32,
 }
 
-impl Place {
+impl ProcessDescriptor {
     pub(super) const BYTES: usize = 8;
 
-    /// Where others find a descriptor of this process.
-    pub(super) fn of(fd: Option<BorrowedFd<'_>>) -> Place {
-        Place { pid: std::process::id(), fd: fd.map_or(-1, |fd| fd.as_raw_fd()) }
+    /// Address of a descriptor of this process.
+    pub(super) fn of(fd: Option<BorrowedFd<'_>>) -> ProcessDescriptor {
+        ProcessDescriptor { pid: std::process::id(), fd: fd.map_or(-1, |fd| fd.as_raw_fd()) }
     }
 
-    pub(super) fn to_bytes(self) -> [u8; Place::BYTES] {
-        let mut bytes = [0; Place::BYTES];
+    pub(super) fn to_bytes(self) -> [u8; ProcessDescriptor::BYTES] {
+        let mut bytes = [0; ProcessDescriptor::BYTES];
         bytes[..4].copy_from_slice(&self.pid.to_le_bytes());
         bytes[4..].copy_from_slice(&self.fd.to_le_bytes());
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: [u8; Place::BYTES]) -> Place {
+    pub(super) fn from_bytes(bytes: [u8; ProcessDescriptor::BYTES]) -> ProcessDescriptor {
         let [a, b, c, d, e, f, g, h] = bytes;
-        Place { pid: u32::from_le_bytes([a, b, c, d]), fd: i32::from_le_bytes([e, f, g, h]) }
+        ProcessDescriptor { pid: u32::from_le_bytes([a, b, c, d]), fd: i32::from_le_bytes([e, f, g, h]) }
     }
 
     pub(super) fn is_empty(self) -> bool {
         self.fd < 0
     }
 
-    /// Opens it, if it is memory of that name. In another pid namespace the number may be anybody's: only what looks right is
-    /// opened at all.
+    /// Opens the descriptor if it is memory of that name. In another pid namespace the number may belong to any process, so only
+    /// a descriptor with the right link text is opened at all.
     pub(super) fn open(self, name: &str, flags: OFlags) -> io::Result<OwnedFd> {
         let path = format!("/proc/{}/fd/{}", self.pid, self.fd);
         let link = std::fs::read_link(&path)?;
@@ -95,23 +96,27 @@ impl Place {
     }
 }
 
-/// Finds out on which node each member is; collective.
+/// Finds the node of each member; collective.
 pub(super) fn find(group: &dyn Group, label: Option<&str>) -> Result<Vec<usize>> {
-    // Without memory to show, a member is on a node of its own.
-    let (proof, shown) = (nonce(), Shared::create(PROBE, PROOF_BYTES).ok());
+    // Without memory to share, a member is on a node of its own.
+    let (proof, shown) = (nonce(), SharedMemory::create(PROBE, PROOF_BYTES).ok());
     if let Some((shared, _)) = &shown {
         shared.write(0, &proof);
     }
-    let place = Place::of(shown.as_ref().map(|(_, fd)| std::os::fd::AsFd::as_fd(fd)));
-    let own = Probe { place, proof, label: label.map(str::to_owned) };
-    let all = group.collect(Call::Probe, &own.to_bytes())?;
-    let sees: Vec<u8> = all.iter().map(|other| u8::from(own.sees(other))).collect();
-    // The memory is shown until everyone has looked.
-    let rows = group.collect(Call::Probe, &sees)?;
+    let place = ProcessDescriptor::of(shown.as_ref().map(|(_, fd)| std::os::fd::AsFd::as_fd(fd)));
+    let own = Probe { descriptor: place, proof, label: label.map(str::to_owned) };
+    let all = group.collect(CollectiveCall::Probe, &own.to_bytes())?;
+    let sees: Vec<u8> = all.iter().map(|other| u8::from(own.can_read(other))).collect();
+    // The memory stays until every member has read it.
+    let rows = group.collect(CollectiveCall::Probe, &sees)?;
     drop(shown);
     let size = group.size();
     if rows.iter().any(|row| row.len() != size) {
-        return Err(Fault::new(Code::Protocol, "a member of a group found other members").into());
+        return Err(Fault::new(
+            Code::Protocol,
+            "the members of a group disagree on its size while they probe for shared memory",
+        )
+        .into());
     }
     Ok(partition(&rows))
 }
@@ -119,27 +124,27 @@ pub(super) fn find(group: &dyn Group, label: Option<&str>) -> Result<Vec<usize>>
 impl Probe {
     fn to_bytes(&self) -> Vec<u8> {
         let label = self.label.as_deref().map_or_else(Vec::new, |label| [&[1], label.as_bytes()].concat());
-        [self.place.to_bytes().as_slice(), &self.proof, &label].concat()
+        [self.descriptor.to_bytes().as_slice(), &self.proof, &label].concat()
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Probe> {
-        let (place, rest) = bytes.split_first_chunk::<{ Place::BYTES }>()?;
+        let (place, rest) = bytes.split_first_chunk::<{ ProcessDescriptor::BYTES }>()?;
         let (proof, label) = rest.split_first_chunk::<PROOF_BYTES>()?;
         let label = match label.split_first() {
             None => None,
             Some((1, label)) => Some(String::from_utf8(label.to_vec()).ok()?),
             Some(_) => return None,
         };
-        Some(Probe { place: Place::from_bytes(*place), proof: *proof, label })
+        Some(Probe { descriptor: ProcessDescriptor::from_bytes(*place), proof: *proof, label })
     }
 
-    /// Whether this member, here, can read what another shows.
-    fn sees(&self, other: &[u8]) -> bool {
+    /// Whether this member can read the token of another.
+    fn can_read(&self, other: &[u8]) -> bool {
         let Some(other) = Probe::from_bytes(other) else { return false };
-        if self.label != other.label || other.place.is_empty() {
+        if self.label != other.label || other.descriptor.is_empty() {
             return false;
         }
-        let read = other.place.open(PROBE, OFlags::RDONLY).and_then(|fd| {
+        let read = other.descriptor.open(PROBE, OFlags::RDONLY).and_then(|fd| {
             let mut found = [0; PROOF_BYTES];
             let count = rustix::io::pread(&fd, &mut found, 0)?;
             Ok((count, found))
@@ -148,7 +153,8 @@ impl Probe {
     }
 }
 
-/// Nodes from who sees whom: connected parts in which all see each other both ways; whoever is in another part is alone.
+/// Nodes from the visibility matrix: connected components in which all members see each other; members of other components are
+/// alone.
 fn partition(rows: &[Vec<u8>]) -> Vec<usize> {
     let size = rows.len();
     let both = |a: usize, b: usize| a == b || (rows[a][b] == 1 && rows[b][a] == 1);
@@ -184,7 +190,7 @@ mod tests {
         assert_eq!(nodes(&[&[1]]), [0]);
         assert_eq!(nodes(&[&[0]]), [0]);
         assert_eq!(nodes(&[&[1, 1], &[1, 1]]), [0, 0]);
-        assert_eq!(nodes(&[&[1, 1], &[0, 1]]), [0, 1], "one way is no way");
+        assert_eq!(nodes(&[&[1, 1], &[0, 1]]), [0, 1], "visibility in one direction is not enough");
         assert_eq!(nodes(&[&[1, 0, 1], &[0, 1, 0], &[1, 0, 1]]), [0, 1, 0]);
         assert_eq!(nodes(&[&[1, 1, 0], &[1, 1, 1], &[0, 1, 1]]), [0, 1, 2], "a chain is no node");
         let mixed: [&[u8]; 5] =
@@ -194,9 +200,9 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_seen_and_labels_part() {
-        let (shared, fd) = Shared::create(PROBE, PROOF_BYTES).unwrap();
+        let (shared, fd) = SharedMemory::create(PROBE, PROOF_BYTES).unwrap();
         let probe = |label: Option<&str>, proof| Probe {
-            place: Place::of(Some(std::os::fd::AsFd::as_fd(&fd))),
+            descriptor: ProcessDescriptor::of(Some(std::os::fd::AsFd::as_fd(&fd))),
             proof,
             label: label.map(str::to_owned),
         };
@@ -204,22 +210,24 @@ mod tests {
         shared.write(0, &proof);
         let shown = probe(None, proof);
         assert_eq!(Probe::from_bytes(&shown.to_bytes()), Some(shown.clone()));
-        assert!(shown.sees(&shown.to_bytes()));
-        assert!(!shown.sees(&probe(None, [1; 32]).to_bytes()), "another's token");
-        assert!(!shown.sees(&probe(Some("a"), proof).to_bytes()));
-        assert!(!probe(Some("b"), proof).sees(&probe(Some("a"), proof).to_bytes()));
-        assert!(probe(Some("a"), proof).sees(&probe(Some("a"), proof).to_bytes()));
-        assert!(!shown.sees(&[]) && !shown.sees(&[0; 30]));
-        let none = Probe { place: Place::of(None), proof, label: None };
-        assert!(!shown.sees(&none.to_bytes()));
+        assert!(shown.can_read(&shown.to_bytes()));
+        assert!(!shown.can_read(&probe(None, [1; 32]).to_bytes()), "another's token");
+        assert!(!shown.can_read(&probe(Some("a"), proof).to_bytes()));
+        assert!(!probe(Some("b"), proof).can_read(&probe(Some("a"), proof).to_bytes()));
+        assert!(probe(Some("a"), proof).can_read(&probe(Some("a"), proof).to_bytes()));
+        assert!(!shown.can_read(&[]) && !shown.can_read(&[0; 30]));
+        let none = Probe { descriptor: ProcessDescriptor::of(None), proof, label: None };
+        assert!(!shown.can_read(&none.to_bytes()));
     }
 
     #[test]
     fn what_is_not_the_memory_meant_is_not_opened() {
         let (reader, _writer) = std::io::pipe().unwrap();
-        let place = Place::of(Some(std::os::fd::AsFd::as_fd(&reader)));
+        let place = ProcessDescriptor::of(Some(std::os::fd::AsFd::as_fd(&reader)));
         assert!(place.open(PROBE, OFlags::RDONLY).is_err(), "a pipe would block");
-        let (_shared, fd) = Shared::create("another", 10).unwrap();
-        assert!(Place::of(Some(std::os::fd::AsFd::as_fd(&fd))).open(PROBE, OFlags::RDONLY).is_err());
+        let (_shared, fd) = SharedMemory::create("another", 10).unwrap();
+        assert!(
+            ProcessDescriptor::of(Some(std::os::fd::AsFd::as_fd(&fd))).open(PROBE, OFlags::RDONLY).is_err()
+        );
     }
 }

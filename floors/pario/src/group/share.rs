@@ -1,42 +1,44 @@
-//! Memory of the members of a node, for each other.
+//! Sharing memory segments between the members of a node.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use pario_core::{Code, Fault};
-use pario_sys::{Access, AttachLimit, Shared};
+use pario_sys::{AttachLimit, MapAccess, SharedMemory};
 use rustix::fs::OFlags;
 
 use super::Group;
-use super::nodes::Place;
+use super::nodes::ProcessDescriptor;
 use crate::error::Result;
 
-/// The name that memory must have to be shared by [`share`]: give it to [`Shared::create`].
+/// The name of memory that [`share`] accepts; see [`create_shared`].
 pub const SHARED_NAME: &str = "pario-group";
 
-/// Gives every member the memory of all members of its node, its own too, mapped for `access`; collective. `mine` is the
-/// descriptor of a segment made by [`Shared::create`] with [`SHARED_NAME`], or `None`. `None` comes for members of other nodes
-/// and for those who have nothing to share.
+/// Gives every member the segments of all members of its node, its own too, mapped for `access`; collective. `mine` is the
+/// descriptor of a segment made by [`SharedMemory::create`] with [`SHARED_NAME`], or `None`. The result is `None` for members of other
+/// nodes and for members without a segment.
 ///
 /// # Errors
-/// On all members, if one cannot have what another of its node shares: its size is not sealed, or outside `limit`, or the
-/// operating system refuses.
+/// On all members, if a member cannot map a segment of its node: the size is not sealed, or outside `limit`, or the operating
+/// system refuses.
 pub fn share(
     group: &dyn Group,
     mine: Option<BorrowedFd<'_>>,
-    access: Access,
+    access: MapAccess,
     limit: AttachLimit,
-) -> Result<Vec<Option<Shared>>> {
-    let all = group.allgather(&Place::of(mine).to_bytes())?;
+) -> Result<Vec<Option<SharedMemory>>> {
+    let all = group.allgather(&ProcessDescriptor::of(mine).to_bytes())?;
     let node = group.node_of(group.rank());
     let mut found = Vec::with_capacity(all.len());
     let mut failed = Ok(());
     for (rank, bytes) in all.iter().enumerate() {
-        let place = bytes.as_slice().try_into().map(Place::from_bytes);
+        let place = bytes.as_slice().try_into().map(ProcessDescriptor::from_bytes);
         let attached = match place {
             Ok(place) if group.node_of(rank) == node && !place.is_empty() => attach(place, access, limit),
             Ok(_) => Ok(None),
-            Err(_) => Err(Fault::new(Code::Protocol, "it does not share memory but calls something else")),
+            Err(_) => {
+                Err(Fault::new(Code::Protocol, "the member does not share memory: it made a different call"))
+            }
         };
         match attached {
             Ok(shared) => found.push(shared),
@@ -46,28 +48,32 @@ pub fn share(
             }
         }
     }
-    // Descriptors stay until everyone has opened them.
+    // Descriptors stay open until every member has opened them.
     group.agree(failed)?;
     Ok(found)
 }
 
-fn attach(place: Place, access: Access, limit: AttachLimit) -> std::result::Result<Option<Shared>, Fault> {
+fn attach(
+    place: ProcessDescriptor,
+    access: MapAccess,
+    limit: AttachLimit,
+) -> std::result::Result<Option<SharedMemory>, Fault> {
     let flags = match access {
-        Access::ReadOnly => OFlags::RDONLY,
-        Access::ReadWrite => OFlags::RDWR,
+        MapAccess::ReadOnly => OFlags::RDONLY,
+        MapAccess::ReadWrite => OFlags::RDWR,
     };
     let failed = |error: &io::Error| Fault::from_io(error, "it cannot be opened");
     let fd = place.open(SHARED_NAME, flags).map_err(|error| failed(&error))?;
-    let shared = Shared::attach(fd, access, limit);
+    let shared = SharedMemory::attach(fd, access, limit);
     shared.map(Some).map_err(|error| Fault::new(Code::Invalid, error.to_string()))
 }
 
-/// [`Shared::create`] under the name that [`share`] wants.
+/// [`SharedMemory::create`] with the name that [`share`] requires.
 ///
 /// # Errors
-/// If there is no memory to be had.
-pub fn create_shared(bytes: usize) -> io::Result<(Shared, std::os::fd::OwnedFd)> {
-    Shared::create(SHARED_NAME, bytes)
+/// If the system has no memory left.
+pub fn create_shared(bytes: usize) -> io::Result<(SharedMemory, std::os::fd::OwnedFd)> {
+    SharedMemory::create(SHARED_NAME, bytes)
 }
 
 #[cfg(test)]
@@ -95,7 +101,7 @@ mod tests {
             let rank = group.rank();
             let (own, fd) = create_shared(4096).unwrap();
             own.store_u64(0, 100 + rank as u64, Ordering::Release);
-            let all = share(&*group, Some(fd.as_fd()), Access::ReadOnly, LIMIT).unwrap();
+            let all = share(&*group, Some(fd.as_fd()), MapAccess::ReadOnly, LIMIT).unwrap();
             for (other, shared) in all.iter().enumerate() {
                 let found = shared.as_ref().map(|shared| shared.load_u64(0, Ordering::Acquire));
                 assert_eq!(found, (other % 2 == rank % 2).then_some(100 + other as u64));
@@ -114,7 +120,7 @@ mod tests {
         each(threads(3), |group| {
             let made = (group.rank() != 1).then(|| create_shared(8192).unwrap());
             let fd = made.as_ref().map(|(_, fd)| fd.as_fd());
-            let all = share(&*group, fd, Access::ReadWrite, LIMIT).unwrap();
+            let all = share(&*group, fd, MapAccess::ReadWrite, LIMIT).unwrap();
             assert_eq!(all.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
             if group.rank() == 1 {
                 all[2].as_ref().unwrap().store_u64(0, 9, Ordering::Release);
@@ -131,7 +137,7 @@ mod tests {
         each(threads(3), |group| {
             let bytes = if group.rank() == 2 { 2 << 20 } else { 4096 };
             let (_own, fd) = create_shared(bytes).unwrap();
-            let error = share(&*group, Some(fd.as_fd()), Access::ReadOnly, LIMIT).unwrap_err().to_string();
+            let error = share(&*group, Some(fd.as_fd()), MapAccess::ReadOnly, LIMIT).unwrap_err().to_string();
             assert!(error.contains("the memory of rank 2") && error.contains("2097152 bytes"), "{error}");
             group.barrier().unwrap();
         });
@@ -142,7 +148,8 @@ mod tests {
         each(threads(2), |group| {
             let open = rustix::fs::memfd_create(SHARED_NAME, rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
             rustix::fs::ftruncate(&open, 8192).unwrap();
-            let error = share(&*group, Some(open.as_fd()), Access::ReadOnly, LIMIT).unwrap_err().to_string();
+            let error =
+                share(&*group, Some(open.as_fd()), MapAccess::ReadOnly, LIMIT).unwrap_err().to_string();
             assert!(error.contains("not sealed"), "{error}");
         });
     }

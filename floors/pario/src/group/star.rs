@@ -1,52 +1,50 @@
-//! A group whose members are on several hosts: each has one TCP connection, to rank 0, which carries what they say to each other.
-//! Made from another group that can only exchange bytes, such as the ranks of an MPI library.
+//! A group with members on several hosts: each has one TCP connection, to rank 0, which collects and distributes the
+//! contributions. Built from another group that can only exchange bytes, such as the ranks of an MPI library.
 //!
-//! Never: has a thread; hangs on a member that is gone. Always: once a member is gone every collective fails, and names it.
+//! Never: has a thread; hangs on a dead member. Always: after a member's death every collective fails, and names the member.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault};
 use pario_sys::fork_generation;
 
-use super::call::Call;
-use super::meeting::PART_BYTES_MAX;
+use super::call::CollectiveCall;
+use super::collective_state::PART_BYTES_MAX;
 use super::{Group, nodes};
-use crate::collective::connect_ranks;
+use crate::collective::{RankConnection, connect_ranks};
 use crate::error::Result;
 
-/// All parts of a collective together.
-const ROUND_BYTES_MAX: usize = 64 << 20;
-/// A sentence that goes with a failure.
+/// Limit of bytes of one collective, all members together.
+const COLLECTIVE_BYTES_MAX: usize = 64 << 20;
+/// Limit of an error text.
 const TEXT_BYTES_MAX: usize = 4096;
 const PART: u8 = 0;
 const FAULT: u8 = 1;
 
-/// See the module.
+/// See the module head.
 #[derive(Debug)]
 pub struct Star {
     rank: usize,
     size: usize,
     nodes: Vec<usize>,
-    links: Mutex<Links>,
+    links: Mutex<StarLinks>,
     made_in: u64,
 }
 
 #[derive(Debug)]
-struct Links {
-    /// Of rank 0 to all others in their order; of the others to rank 0.
-    streams: Vec<TcpStream>,
-    /// Why it cannot be used any more.
+struct StarLinks {
+    /// On rank 0: connections to all other ranks, in rank order. Elsewhere: one connection, to rank 0.
+    streams: Vec<RankConnection>,
+    /// Why the group cannot be used any more.
     broken: Option<Fault>,
 }
 
-/// What a member says in a round: its part, or why it has none.
-type Said = std::result::Result<Vec<u8>, Fault>;
+/// A member's contribution: its bytes, or why it has none.
+type PartOrFault = std::result::Result<Vec<u8>, Fault>;
 
 impl Star {
-    /// The same members as `group`, which is used until this returns; collective. `node` is the label of the node that this
-    /// process plays, if any: see [`super::own_node`].
+    /// The same members as `group`, which is used until this returns; collective. `node` is the node label of this process, if
+    /// any: see [`super::own_node`].
     pub fn over(group: &dyn Group, node: Option<&str>) -> Result<Arc<Star>> {
         let mut star = Star::connected(group)?;
         star.nodes = nodes::find(&star, node)?;
@@ -58,36 +56,35 @@ impl Star {
         let partners: Vec<usize> = if rank == 0 { (1..size).collect() } else { vec![0] };
         let mut made = connect_ranks(group, &partners)?;
         made.sort_by_key(|(rank, _)| *rank);
-        let mut streams = Vec::with_capacity(made.len());
-        for (other, stream) in made {
-            // Waits are for living members only: keep-alive ends the connection to a host that is gone.
-            stream.set_nonblocking(false).map_err(|error| lost(other, &error))?;
-            stream.set_nodelay(true).map_err(|error| lost(other, &error))?;
-            streams.push(stream);
-        }
-        let links = Mutex::new(Links { streams, broken: None });
+        let streams = made.into_iter().map(|(_, stream)| stream).collect();
+        let links = Mutex::new(StarLinks { streams, broken: None });
         Ok(Star { rank, size, nodes: (0..size).collect(), links, made_in: fork_generation() })
     }
 
-    fn links(&self) -> MutexGuard<'_, Links> {
+    fn links(&self) -> MutexGuard<'_, StarLinks> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn usable(&self) -> std::result::Result<(), Fault> {
+    fn check_usable(&self) -> std::result::Result<(), Fault> {
         match self.made_in == fork_generation() {
             true => Ok(()),
             false => Err(Fault::new(Code::Closed, "a group is used in a forked child, which is no member")),
         }
     }
 
-    /// Rank 0 hears everyone and tells everyone.
-    fn lead(&self, links: &mut Links, call: Call, own: Said) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+    /// Rank 0 receives all contributions and sends them to all members.
+    fn run_root(
+        &self,
+        links: &mut StarLinks,
+        call: CollectiveCall,
+        own: PartOrFault,
+    ) -> std::result::Result<Vec<Vec<u8>>, Fault> {
         let mut parts = Vec::with_capacity(self.size);
         let mut refused = own.as_ref().err().map(|fault| fault.clone().at("rank 0"));
         parts.push(own.unwrap_or_default());
-        for (at, stream) in links.streams.iter_mut().enumerate() {
+        for (at, stream) in links.streams.iter().enumerate() {
             let rank = at + 1;
-            match hear(stream, call, rank) {
+            match receive_part(stream, call, rank) {
                 Ok(Ok(part)) => parts.push(part),
                 Ok(Err(fault)) => {
                     refused.get_or_insert(fault.at(format!("rank {rank}")));
@@ -100,8 +97,10 @@ impl Star {
             }
         }
         let total: usize = parts.iter().map(Vec::len).sum();
-        if ROUND_BYTES_MAX < total {
-            let text = format!("{total} bytes in a collective of a group, at most {ROUND_BYTES_MAX} may be");
+        if COLLECTIVE_BYTES_MAX < total {
+            let text = format!(
+                "{total} bytes in a collective of a group; the limit is {COLLECTIVE_BYTES_MAX} bytes"
+            );
             refused.get_or_insert(Fault::new(Code::TooLarge, text));
         }
         let verdict = links.broken.clone().or(refused);
@@ -109,22 +108,27 @@ impl Star {
             Some(fault) => frame(call, &Err(fault.clone())),
             None => parts.iter().flat_map(|part| frame(call, &Ok(part.clone()))).collect(),
         };
-        for (at, stream) in links.streams.iter_mut().enumerate() {
-            if let Err(error) = stream.write_all(&answer) {
-                links.broken.get_or_insert(lost(at + 1, &error));
+        for (at, stream) in links.streams.iter().enumerate() {
+            if let Err(error) = stream.write_without_limit(&answer) {
+                links.broken.get_or_insert(connection_lost(at + 1, &error));
             }
         }
         verdict.map_or(Ok(parts), Err)
     }
 
-    /// The others say their part and hear everyone's.
-    fn follow(&self, links: &mut Links, call: Call, own: Said) -> std::result::Result<Vec<Vec<u8>>, Fault> {
-        let stream = &mut links.streams[0];
+    /// The other ranks send their contribution and receive those of all.
+    fn run_leaf(
+        &self,
+        links: &mut StarLinks,
+        call: CollectiveCall,
+        own: PartOrFault,
+    ) -> std::result::Result<Vec<Vec<u8>>, Fault> {
+        let stream = &links.streams[0];
         let mut parts = Vec::with_capacity(self.size);
-        let told = stream.write_all(&frame(call, &own)).map_err(|error| lost(0, &error));
+        let told = stream.write_without_limit(&frame(call, &own)).map_err(|error| connection_lost(0, &error));
         let heard = told.and_then(|()| {
             while parts.len() < self.size {
-                match hear(stream, call, 0)? {
+                match receive_part(stream, call, 0)? {
                     Ok(part) => parts.push(part),
                     Err(fault) => return Ok(Err(fault)),
                 }
@@ -155,31 +159,31 @@ impl Group for Star {
     }
 
     fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.collect(Call::Allgather, bytes)
+        self.collect(CollectiveCall::Allgather, bytes)
     }
 
-    fn collect(&self, call: Call, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.usable()?;
+    fn collect(&self, call: CollectiveCall, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.check_usable()?;
         let mut links = self.links();
         if let Some(fault) = &links.broken {
             return Err(fault.clone().into());
         }
         let own = super::check_part(bytes).map_err(|text| Fault::new(Code::TooLarge, text));
         let round = match self.rank {
-            0 => self.lead(&mut links, call, own),
-            _ => self.follow(&mut links, call, own),
+            0 => self.run_root(&mut links, call, own),
+            _ => self.run_leaf(&mut links, call, own),
         };
         Ok(round?)
     }
 
     fn check(&self) -> Result<()> {
-        self.usable()?;
-        // Whoever is in a round finds out by itself.
+        self.check_usable()?;
+        // A thread inside a collective detects a failure itself.
         let Ok(mut links) = self.links.try_lock() else { return Ok(()) };
         for at in 0..links.streams.len() {
             let rank = if self.rank == 0 { at + 1 } else { 0 };
-            if links.broken.is_none() && ended(&links.streams[at]) {
-                links.broken = Some(gone(rank));
+            if links.broken.is_none() && links.streams[at].has_ended() {
+                links.broken = Some(member_died(rank));
             }
         }
         links.broken.clone().map_or(Ok(()), |fault| Err(fault.into()))
@@ -192,8 +196,8 @@ impl Group for Star {
     }
 }
 
-/// A part, or why there is none: kind of call, which of the two, how long, the bytes.
-fn frame(call: Call, said: &Said) -> Vec<u8> {
+/// Frame of a contribution or an error: call, kind, length, bytes.
+fn frame(call: CollectiveCall, said: &PartOrFault) -> Vec<u8> {
     let (kind, root) = call.to_numbers();
     let (which, body) = match said {
         Ok(part) => (PART, part.clone()),
@@ -206,10 +210,14 @@ fn frame(call: Call, said: &Said) -> Vec<u8> {
     [&[kind, which][..], &root.to_le_bytes(), &bytes.to_le_bytes(), &body].concat()
 }
 
-/// One frame of a member; an error means that the connection is of no more use.
-fn hear(stream: &mut TcpStream, call: Call, rank: usize) -> std::result::Result<Said, Fault> {
+/// Receives one frame of a member; an error means that the connection is unusable.
+fn receive_part(
+    stream: &RankConnection,
+    call: CollectiveCall,
+    rank: usize,
+) -> std::result::Result<PartOrFault, Fault> {
     let mut head = [0; 10];
-    stream.read_exact(&mut head).map_err(|error| lost(rank, &error))?;
+    stream.read_exact(&mut head).map_err(|error| connection_lost(rank, &error))?;
     let [kind, which, a, b, c, d, e, f, g, h] = head;
     let (root, bytes) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]) as usize);
     if PART_BYTES_MAX.max(TEXT_BYTES_MAX + 2) < bytes {
@@ -219,13 +227,13 @@ fn hear(stream: &mut TcpStream, call: Call, rank: usize) -> std::result::Result<
         ));
     }
     let mut body = vec![0; bytes];
-    stream.read_exact(&mut body).map_err(|error| lost(rank, &error))?;
+    stream.read_exact(&mut body).map_err(|error| connection_lost(rank, &error))?;
     if which == FAULT {
         let (code, text) = body.split_at(bytes.min(2));
         let code = code.try_into().ok().and_then(|code| Code::from_number(u16::from_le_bytes(code)));
         return Ok(Err(Fault::new(code.unwrap_or(Code::Invalid), String::from_utf8_lossy(text))));
     }
-    match Call::from_numbers(kind, root) {
+    match CollectiveCall::from_numbers(kind, root) {
         Some(theirs) if theirs == call => Ok(Ok(body)),
         Some(theirs) => {
             let text = format!(
@@ -233,31 +241,20 @@ fn hear(stream: &mut TcpStream, call: Call, rank: usize) -> std::result::Result<
             );
             Ok(Err(Fault::new(Code::NotSame, text)))
         }
-        None => Err(Fault::new(Code::Protocol, format!("rank {rank} calls no collective that is known"))),
+        None => Err(Fault::new(
+            Code::Protocol,
+            format!("rank {rank} calls an unknown collective: another version of Pario?"),
+        )),
     }
 }
 
-/// Whether a connection has ended; what was said on it and not heard yet stays.
-fn ended(stream: &TcpStream) -> bool {
-    if stream.set_nonblocking(true).is_err() {
-        return true;
-    }
-    let peeked = stream.peek(&mut [0]);
-    let back = stream.set_nonblocking(false);
-    match peeked {
-        Ok(0) => true,
-        Ok(_) => back.is_err(),
-        Err(error) => back.is_err() || error.kind() != std::io::ErrorKind::WouldBlock,
-    }
-}
-
-fn gone(rank: usize) -> Fault {
+fn member_died(rank: usize) -> Fault {
     Fault::new(Code::Unreachable, format!("rank {rank} is gone"))
 }
 
-fn lost(rank: usize, error: &std::io::Error) -> Fault {
+fn connection_lost(rank: usize, error: &std::io::Error) -> Fault {
     if error.kind() == std::io::ErrorKind::UnexpectedEof {
-        return gone(rank);
+        return member_died(rank);
     }
     Fault::new(Code::Unreachable, format!("rank {rank} is gone: {error}"))
 }
@@ -273,7 +270,7 @@ mod tests {
             for group in threads(size) {
                 scope.spawn(move || {
                     let star = Star::over(&*group, None).unwrap();
-                    // Its connections are all that it has.
+                    // Dropping its connections ends the member.
                     group.leave();
                     body(star);
                 });
@@ -299,8 +296,9 @@ mod tests {
     fn a_member_that_is_late_is_waited_for_without_limit() {
         each(3, |star| {
             for stream in &star.links().streams {
-                assert_eq!(stream.read_timeout().unwrap(), None);
-                assert_eq!(stream.write_timeout().unwrap(), None);
+                use rustix::net::sockopt::{Timeout, socket_timeout};
+                assert_eq!(socket_timeout(stream.socket(), Timeout::Recv).unwrap(), None);
+                assert_eq!(socket_timeout(stream.socket(), Timeout::Send).unwrap(), None);
             }
             let other = star.duplicate().unwrap();
             other.barrier().unwrap();

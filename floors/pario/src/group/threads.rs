@@ -1,7 +1,7 @@
-//! A group whose members are threads of this process: for tests, for programs that embed their servers, and for trying things.
+//! A group with threads of this process as members: for tests and for programs that embed their servers.
 //!
-//! Never: outlives a member that is waited for: dropping a member's last handle without [`super::Group::leave`] is its death,
-//! and the others are told. Always: behaves as a group of processes does.
+//! Never: outlives a member that is waited for: dropping a member's last handle without [`super::Group::leave`] counts as its
+//! death, which is reported to the others. Always: behaves as a group of processes.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,45 +9,48 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pario_core::{Code, Fault};
 
-use super::call::Call;
-use super::meeting::{Ended, FIRST_CHANNEL, MEMBERS_MAX, Meeting, PART_BYTES_MAX, Round, Told};
-use super::{Agreed, Group, check_part, said};
+use super::call::CollectiveCall;
+use super::collective_state::{
+    CollectiveOutcome, CollectiveState, CompletedCollective, FIRST_CHANNEL, MEMBERS_MAX, MemberNotice,
+    PART_BYTES_MAX,
+};
+use super::{Agreed, Group, agreement, check_part};
 use crate::error::Result;
 
 /// One member of a group of threads. Made by [`threads`]; give one to each thread.
 #[derive(Debug)]
 pub struct ThreadGroup {
-    member: Arc<Member>,
+    member: Arc<ThreadMember>,
     channel: u32,
-    /// Collectives of one handle are one after the other.
-    turn: Mutex<()>,
+    /// Serialises the collectives of one handle.
+    call_lock: Mutex<()>,
 }
 
-/// What all handles of one rank share; the rank is gone with the last of them.
+/// State shared by all handles of one rank; the rank ends with the last of them.
 #[derive(Debug)]
-struct Member {
-    table: Arc<Table>,
+struct ThreadMember {
+    table: Arc<ThreadGroupTable>,
     rank: usize,
     left: AtomicBool,
 }
 
 #[derive(Debug)]
-struct Table {
-    /// Groups of this process have numbers.
+struct ThreadGroupTable {
+    /// Number of the group, unique in this process.
     number: u64,
     nodes: Vec<usize>,
-    state: Mutex<State>,
+    state: Mutex<ThreadGroupState>,
     news: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
-    meeting: Meeting,
-    /// Rounds that ended and whose end was not yet picked up, by channel and rank.
-    ended: HashMap<(u32, usize), Ended>,
+struct ThreadGroupState {
+    meeting: CollectiveState,
+    /// Outcomes of collectives that their members have not yet picked up, by channel and rank.
+    ended: HashMap<(u32, usize), CollectiveOutcome>,
 }
 
-/// A group of `size` threads on one node; the members in the order of their ranks.
+/// A group of `size` threads on one node; the members in rank order.
 ///
 /// ```
 /// use pario::group::{self, Group};
@@ -75,8 +78,8 @@ pub fn threads(size: usize) -> Vec<Arc<dyn Group>> {
     threads_on(&vec![0; size])
 }
 
-/// The same, playing several nodes: one member for each number, which says its node. Nodes are numbered again, by their first
-/// members, as [`Group::node_of`] has it.
+/// As [`threads`], on several simulated nodes: one member per element, which is its node. Nodes are renumbered by their first
+/// members, as [`Group::node_of`] requires.
 ///
 /// # Panics
 /// As [`threads`].
@@ -85,13 +88,17 @@ pub fn threads_on(nodes: &[usize]) -> Vec<Arc<dyn Group>> {
     assert!((1..=MEMBERS_MAX).contains(&nodes.len()), "a group of {} threads", nodes.len());
     let pid = std::process::id();
     let names = (0..nodes.len()).map(|_| format!("a thread of process {pid}")).collect();
-    let state = State { meeting: Meeting::new(names), ended: HashMap::new() };
+    let state = ThreadGroupState { meeting: CollectiveState::new(names), ended: HashMap::new() };
     static NUMBERS: AtomicU64 = AtomicU64::new(1);
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-    let table =
-        Arc::new(Table { number, nodes: renumber(nodes), state: Mutex::new(state), news: Condvar::new() });
+    let table = Arc::new(ThreadGroupTable {
+        number,
+        nodes: renumber(nodes),
+        state: Mutex::new(state),
+        news: Condvar::new(),
+    });
     let member = |rank| -> Arc<dyn Group> {
-        let member = Member { table: Arc::clone(&table), rank, left: AtomicBool::new(false) };
+        let member = ThreadMember { table: Arc::clone(&table), rank, left: AtomicBool::new(false) };
         Arc::new(ThreadGroup::handle(Arc::new(member), FIRST_CHANNEL))
     };
     (0..nodes.len()).map(member).collect()
@@ -110,15 +117,15 @@ pub(super) fn renumber<T: PartialEq>(nodes: &[T]) -> Vec<usize> {
     nodes.iter().map(&mut number).collect()
 }
 
-impl Table {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ThreadGroupTable {
+    fn state(&self) -> MutexGuard<'_, ThreadGroupState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, state: &mut State, told: Vec<Told>) {
+    fn notify(&self, state: &mut ThreadGroupState, told: Vec<MemberNotice>) {
         let any = !told.is_empty();
         for news in told {
-            if let Told::Round { channel, to, ended } = news {
+            if let MemberNotice::Ended { channel, to, ended } = news {
                 state.ended.extend(to.into_iter().map(|rank| ((channel, rank), ended.clone())));
             }
         }
@@ -129,26 +136,27 @@ impl Table {
 }
 
 impl ThreadGroup {
-    fn handle(member: Arc<Member>, channel: u32) -> ThreadGroup {
-        ThreadGroup { member, channel, turn: Mutex::new(()) }
+    fn handle(member: Arc<ThreadMember>, channel: u32) -> ThreadGroup {
+        ThreadGroup { member, channel, call_lock: Mutex::new(()) }
     }
 
-    /// The duplicate that a round made.
-    fn made_in(&self, round: &Round) -> Result<Arc<dyn Group>> {
-        let channel = round.made.ok_or_else(|| Fault::new(Code::Protocol, "a duplicate has no channel"))?;
+    /// The duplicate that a collective created.
+    fn duplicate_of(&self, round: &CompletedCollective) -> Result<Arc<dyn Group>> {
+        let channel =
+            round.created_channel.ok_or_else(|| Fault::new(Code::Protocol, "a duplicate has no channel"))?;
         Ok(Arc::new(ThreadGroup::handle(Arc::clone(&self.member), channel)))
     }
 
-    /// One round.
-    fn meet(&self, call: Call, bytes: &[u8]) -> Ended {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let Member { table, rank, left } = &*self.member;
+    /// Runs one collective.
+    fn run_collective(&self, call: CollectiveCall, bytes: &[u8]) -> CollectiveOutcome {
+        let _turn = self.call_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let ThreadMember { table, rank, left } = &*self.member;
         if left.load(Ordering::Relaxed) {
             return Err(left_already(*rank));
         }
         let mut state = table.state();
-        let told = state.meeting.bring(self.channel, *rank, call, check_part(bytes));
-        table.tell(&mut state, told);
+        let told = state.meeting.contribute(self.channel, *rank, call, check_part(bytes));
+        table.notify(&mut state, told);
         loop {
             if let Some(ended) = state.ended.remove(&(self.channel, *rank)) {
                 return ended;
@@ -158,7 +166,7 @@ impl ThreadGroup {
     }
 }
 
-/// What a member gets that goes on after it left.
+/// The error of a member that calls a collective after it left.
 pub(super) fn left_already(rank: usize) -> Fault {
     Fault::new(Code::Closed, format!("rank {rank} has left the group and calls a collective of it"))
 }
@@ -177,11 +185,11 @@ impl Group for ThreadGroup {
     }
 
     fn allgather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.collect(Call::Allgather, bytes)
+        self.collect(CollectiveCall::Allgather, bytes)
     }
 
-    fn collect(&self, call: Call, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-        Ok(self.meet(call, bytes)?.parts.clone())
+    fn collect(&self, call: CollectiveCall, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
+        Ok(self.run_collective(call, bytes)?.parts.clone())
     }
 
     fn family(&self) -> u64 {
@@ -194,28 +202,29 @@ impl Group for ThreadGroup {
     }
 
     fn duplicate(&self) -> Result<Arc<dyn Group>> {
-        let round = self.meet(Call::Duplicate, &[])?;
-        self.made_in(&round)
+        let round = self.run_collective(CollectiveCall::Duplicate, &[])?;
+        self.duplicate_of(&round)
     }
 
     fn duplicate_if(&self, alike: &[(&str, &[u8])], mine: Result<&[u8]>) -> Result<Agreed> {
-        let round = self.meet(Call::Duplicate, &said::exchange(alike, &mine))?;
-        // Left again where they do not agree.
-        let own = self.made_in(&round)?;
-        Ok((own, said::exchanged(&round.parts, alike, mine)?))
+        let round =
+            self.run_collective(CollectiveCall::Duplicate, &agreement::encode_exchange(alike, &mine))?;
+        // The duplicate is left again if the members do not agree.
+        let own = self.duplicate_of(&round)?;
+        Ok((own, agreement::decode_exchange(&round.parts, alike, mine)?))
     }
 
     fn leave(&self) {
-        let Member { table, rank, left } = &*self.member;
+        let ThreadMember { table, rank, left } = &*self.member;
         left.store(true, Ordering::Relaxed);
         let mut state = table.state();
         let told = state.meeting.leave(*rank);
-        table.tell(&mut state, told);
+        table.notify(&mut state, told);
     }
 }
 
 impl Drop for ThreadGroup {
-    /// The last handle of a member is the member's own end, which says more than that it left a channel.
+    /// Dropping the last handle ends the member, which says more than that it left a channel.
     fn drop(&mut self) {
         if Arc::strong_count(&self.member) == 1 {
             return;
@@ -223,20 +232,20 @@ impl Drop for ThreadGroup {
         let table = &self.member.table;
         let mut state = table.state();
         let told = state.meeting.leave_channel(self.channel, self.member.rank);
-        table.tell(&mut state, told);
+        table.notify(&mut state, told);
     }
 }
 
-impl Drop for Member {
+impl Drop for ThreadMember {
     fn drop(&mut self) {
         let how = if std::thread::panicking() { "panicked" } else { "ended without leaving the group" };
         let mut state = self.table.state();
-        let told = state.meeting.gone(self.rank, how);
-        self.table.tell(&mut state, told);
+        let told = state.meeting.member_died(self.rank, how);
+        self.table.notify(&mut state, told);
     }
 }
 
-const _: () = assert!(PART_BYTES_MAX <= super::meeting::ROUND_BYTES_MAX);
+const _: () = assert!(PART_BYTES_MAX <= super::collective_state::COLLECTIVE_BYTES_MAX);
 
 #[cfg(test)]
 #[path = "threads_tests.rs"]

@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use super::*;
 use crate::group::Reduce;
 
-/// Runs every member in a thread of its own.
+/// Runs every member in its own thread.
 fn each<T: Send>(members: Vec<Arc<dyn Group>>, body: impl Fn(Arc<dyn Group>) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = members.into_iter().map(|group| scope.spawn(|| body(group))).collect();

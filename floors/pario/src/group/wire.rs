@@ -1,7 +1,7 @@
-//! What members and the hub of a local group say to each other, over a unix socket. Bytes: docs/formats/group.md.
+//! Messages between the members and the hub of a local group, over a unix socket. Bytes: docs/formats/group.md.
 //!
-//! Never: allocates by a length that it was told before it has seen that many bytes. Always: what cannot be understood is an
-//! error, and ends the conversation.
+//! Never: allocates by an announced length before that many bytes have arrived. Always: a message that cannot be decoded is an
+//! error, and closes the connection.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,58 +9,58 @@ use std::os::fd::{AsFd, BorrowedFd};
 use pario_core::{Code, Fault};
 use pario_sys::socket::{Blocking, receive, send};
 
-use super::call::Call;
-use super::meeting::{MEMBERS_MAX, PART_BYTES_MAX, ROUND_BYTES_MAX, Round};
+use super::call::CollectiveCall;
+use super::collective_state::{COLLECTIVE_BYTES_MAX, CompletedCollective, MEMBERS_MAX, PART_BYTES_MAX};
 
-/// The version of this conversation; others are refused.
+/// Protocol version; others are refused.
 pub(super) const VERSION: u16 = 1;
-/// Bytes before every body.
+/// Bytes of the header before every body.
 pub(super) const HEAD_BYTES: usize = 16;
-/// What a member proves by.
+/// Bytes of the token in an invitation.
 pub(super) const TOKEN_BYTES: usize = 16;
-/// Longest name of a program.
+/// Limit of a program name.
 pub(super) const PROGRAM_BYTES_MAX: usize = 256;
-/// Longest body of someone who has not joined yet.
+/// Limit of the body from a peer that has not joined yet.
 pub(super) const JOIN_BYTES_MAX: usize = 1024;
-/// Longest body to a member: a full round with the length of each part.
-pub(super) const ROUND_BODY_BYTES_MAX: usize = ROUND_BYTES_MAX + 4 * MEMBERS_MAX;
-/// Longest text of a fault.
+/// Limit of the body to a member: a complete collective with the length of each contribution.
+pub(super) const COLLECTIVE_BODY_BYTES_MAX: usize = COLLECTIVE_BYTES_MAX + 4 * MEMBERS_MAX;
+/// Limit of a fault's text.
 const TEXT_BYTES_MAX: usize = 64 << 10;
-/// What is read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// What a member says.
+/// Messages of a member.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Word {
-    /// It wants to be this rank of a group of this size.
+pub(super) enum MemberMessage {
+    /// Requests to join as this rank of a group of this size.
     Join { rank: u32, size: u32, token: [u8; TOKEN_BYTES], program: String },
-    /// It comes to a round; with the reason if it has not got what the others wait for.
-    Bring { channel: u32, call: Call, bytes: Result<Vec<u8>, String> },
-    /// It does not use a channel any more.
+    /// Contributes to a collective; with the reason if the member has no bytes for it.
+    Contribute { channel: u32, call: CollectiveCall, bytes: Result<Vec<u8>, String> },
+    /// Leaves a channel.
     LeaveChannel { channel: u32 },
-    /// It leaves in order.
+    /// Leaves the group in order.
     Leave,
 }
 
-/// What the hub says.
+/// Messages of the hub.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
-    /// It is a member.
+pub(super) enum HubMessage {
+    /// The peer is a member now.
     Welcome,
-    /// It is none, and why.
+    /// The peer is refused, and why.
     Refused(Fault),
-    /// A round is full.
+    /// A collective is complete.
     Full { channel: u32, parts: Vec<Vec<u8>>, made: Option<u32> },
-    /// A round ended otherwise.
+    /// A collective failed.
     Failed { channel: u32, fault: Fault },
-    /// A channel has no more rounds.
+    /// A channel runs no more collectives.
     Closed { channel: u32, fault: Fault },
-    /// There are no more rounds.
+    /// The group runs no more collectives.
     Broken(Fault),
 }
 
 const JOIN: u8 = 1;
-const BRING: u8 = 2;
+const CONTRIBUTE: u8 = 2;
 const REFUSE: u8 = 3;
 const LEAVE_CHANNEL: u8 = 4;
 const LEAVE: u8 = 5;
@@ -71,9 +71,9 @@ const FAILED: u8 = 19;
 const CLOSED: u8 = 20;
 const BROKEN: u8 = 21;
 
-/// The bytes before a body.
+/// Header before a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
+pub(super) struct GroupHeader {
     body_bytes: u32,
     kind: u8,
     call: u8,
@@ -82,10 +82,10 @@ pub(super) struct Head {
     number: u32,
 }
 
-impl Head {
-    fn new(kind: u8, channel: u32, number: u32, body: &[u8]) -> Head {
+impl GroupHeader {
+    fn new(kind: u8, channel: u32, number: u32, body: &[u8]) -> GroupHeader {
         let body_bytes = u32::try_from(body.len()).expect("bodies are limited");
-        Head { body_bytes, kind, call: 0, version: VERSION, channel, number }
+        GroupHeader { body_bytes, kind, call: 0, version: VERSION, channel, number }
     }
 
     pub(super) fn to_bytes(self) -> [u8; HEAD_BYTES] {
@@ -99,10 +99,10 @@ impl Head {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8; HEAD_BYTES]) -> Head {
+    fn from_bytes(bytes: &[u8; HEAD_BYTES]) -> GroupHeader {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let version = u16::from_le_bytes([bytes[6], bytes[7]]);
-        Head {
+        GroupHeader {
             body_bytes: word(0),
             kind: bytes[4],
             call: bytes[5],
@@ -113,105 +113,117 @@ impl Head {
     }
 }
 
-/// The head of a part that a member brings; its bytes follow as they are.
-pub(super) fn bring_head(channel: u32, call: Call, bytes: &[u8]) -> Head {
+/// Header of a member's contribution; its bytes follow unchanged.
+pub(super) fn contribution_header(channel: u32, call: CollectiveCall, bytes: &[u8]) -> GroupHeader {
     let (kind, root) = call.to_numbers();
-    Head { call: kind, ..Head::new(BRING, channel, root, bytes) }
+    GroupHeader { call: kind, ..GroupHeader::new(CONTRIBUTE, channel, root, bytes) }
 }
 
-impl Word {
-    /// As a frame.
+impl MemberMessage {
+    /// Encodes a frame.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Word::Join { rank, size, token, program } => {
+            MemberMessage::Join { rank, size, token, program } => {
                 let program = cut(program, PROGRAM_BYTES_MAX);
                 let body = [token.as_slice(), program.as_bytes()].concat();
-                frame(Head::new(JOIN, *size, *rank, &body), &body)
+                frame(GroupHeader::new(JOIN, *size, *rank, &body), &body)
             }
-            Word::Bring { channel, call, bytes: Ok(bytes) } => {
-                frame(bring_head(*channel, *call, bytes), bytes)
+            MemberMessage::Contribute { channel, call, bytes: Ok(bytes) } => {
+                frame(contribution_header(*channel, *call, bytes), bytes)
             }
-            Word::Bring { channel, call, bytes: Err(text) } => {
+            MemberMessage::Contribute { channel, call, bytes: Err(text) } => {
                 let text = cut(text, TEXT_BYTES_MAX).as_bytes();
-                frame(Head { kind: REFUSE, ..bring_head(*channel, *call, text) }, text)
+                frame(GroupHeader { kind: REFUSE, ..contribution_header(*channel, *call, text) }, text)
             }
-            Word::LeaveChannel { channel } => frame(Head::new(LEAVE_CHANNEL, *channel, 0, &[]), &[]),
-            Word::Leave => frame(Head::new(LEAVE, 0, 0, &[]), &[]),
+            MemberMessage::LeaveChannel { channel } => {
+                frame(GroupHeader::new(LEAVE_CHANNEL, *channel, 0, &[]), &[])
+            }
+            MemberMessage::Leave => frame(GroupHeader::new(LEAVE, 0, 0, &[]), &[]),
         }
     }
 
-    /// From a frame.
-    pub(super) fn from_frame(head: Head, body: &[u8]) -> Result<Word, Fault> {
+    /// Decodes a frame.
+    pub(super) fn from_frame(head: GroupHeader, body: &[u8]) -> Result<MemberMessage, Fault> {
         let text = || String::from_utf8_lossy(body).into_owned();
-        let call = || Call::from_numbers(head.call, head.number).ok_or_else(|| odd("an unknown collective"));
+        let call = || {
+            CollectiveCall::from_numbers(head.call, head.number)
+                .ok_or_else(|| unexpected_message("an unknown collective"))
+        };
         match head.kind {
             JOIN => {
-                let (token, program) =
-                    body.split_first_chunk::<TOKEN_BYTES>().ok_or_else(|| odd("a short greeting"))?;
+                let (token, program) = body
+                    .split_first_chunk::<TOKEN_BYTES>()
+                    .ok_or_else(|| unexpected_message("a join message that is too short"))?;
                 let program = String::from_utf8_lossy(program);
                 let program = cut(&program, PROGRAM_BYTES_MAX).chars().filter(|c| !c.is_control()).collect();
-                Ok(Word::Join { rank: head.number, size: head.channel, token: *token, program })
+                Ok(MemberMessage::Join { rank: head.number, size: head.channel, token: *token, program })
             }
-            BRING => Ok(Word::Bring { channel: head.channel, call: call()?, bytes: Ok(body.to_vec()) }),
-            REFUSE => Ok(Word::Bring { channel: head.channel, call: call()?, bytes: Err(text()) }),
-            LEAVE_CHANNEL => Ok(Word::LeaveChannel { channel: head.channel }),
-            LEAVE => Ok(Word::Leave),
-            kind => Err(odd(&format!("a word of kind {kind}"))),
+            CONTRIBUTE => Ok(MemberMessage::Contribute {
+                channel: head.channel,
+                call: call()?,
+                bytes: Ok(body.to_vec()),
+            }),
+            REFUSE => {
+                Ok(MemberMessage::Contribute { channel: head.channel, call: call()?, bytes: Err(text()) })
+            }
+            LEAVE_CHANNEL => Ok(MemberMessage::LeaveChannel { channel: head.channel }),
+            LEAVE => Ok(MemberMessage::Leave),
+            kind => Err(unexpected_message(&format!("a member message of kind {kind}"))),
         }
     }
 }
 
-/// The frame of a full round, made once for all members.
-pub(super) fn full_frame(channel: u32, round: &Round) -> Vec<u8> {
+/// Frame of a complete collective, encoded once for all members.
+pub(super) fn full_frame(channel: u32, round: &CompletedCollective) -> Vec<u8> {
     let total: usize = round.parts.iter().map(|part| part.len() + 4).sum();
     let mut body = Vec::with_capacity(total);
     for part in &round.parts {
         body.extend_from_slice(&u32::try_from(part.len()).expect("parts are limited").to_le_bytes());
         body.extend_from_slice(part);
     }
-    frame(Head::new(FULL, channel, round.made.unwrap_or(0), &body), &body)
+    frame(GroupHeader::new(FULL, channel, round.created_channel.unwrap_or(0), &body), &body)
 }
 
-impl Answer {
-    /// As a frame.
+impl HubMessage {
+    /// Encodes a frame.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Answer::Welcome => frame(Head::new(WELCOME, 0, 0, &[]), &[]),
-            Answer::Refused(fault) => fault_frame(REFUSED, 0, fault),
-            Answer::Full { channel, parts, made } => {
-                full_frame(*channel, &Round { parts: parts.clone(), made: *made })
+            HubMessage::Welcome => frame(GroupHeader::new(WELCOME, 0, 0, &[]), &[]),
+            HubMessage::Refused(fault) => fault_frame(REFUSED, 0, fault),
+            HubMessage::Full { channel, parts, made } => {
+                full_frame(*channel, &CompletedCollective { parts: parts.clone(), created_channel: *made })
             }
-            Answer::Failed { channel, fault } => fault_frame(FAILED, *channel, fault),
-            Answer::Closed { channel, fault } => fault_frame(CLOSED, *channel, fault),
-            Answer::Broken(fault) => fault_frame(BROKEN, 0, fault),
+            HubMessage::Failed { channel, fault } => fault_frame(FAILED, *channel, fault),
+            HubMessage::Closed { channel, fault } => fault_frame(CLOSED, *channel, fault),
+            HubMessage::Broken(fault) => fault_frame(BROKEN, 0, fault),
         }
     }
 
-    /// From a frame, in a group of `size`.
-    pub(super) fn from_frame(head: Head, body: &[u8], size: usize) -> Result<Answer, Fault> {
+    /// Decodes a frame in a group of `size`.
+    pub(super) fn from_frame(head: GroupHeader, body: &[u8], size: usize) -> Result<HubMessage, Fault> {
         let channel = head.channel;
         let fault = || -> Result<Fault, Fault> {
             let code = u16::try_from(head.number).ok().and_then(Code::from_number);
-            let code = code.ok_or_else(|| odd("an unknown fault"))?;
+            let code = code.ok_or_else(|| unexpected_message("an unknown fault"))?;
             Ok(Fault::new(code, String::from_utf8_lossy(body)))
         };
         match head.kind {
-            WELCOME => Ok(Answer::Welcome),
-            REFUSED => Ok(Answer::Refused(fault()?)),
+            WELCOME => Ok(HubMessage::Welcome),
+            REFUSED => Ok(HubMessage::Refused(fault()?)),
             FULL => {
                 let made = Some(head.number).filter(|made| *made != 0);
-                Ok(Answer::Full { channel, parts: split(body, size)?, made })
+                Ok(HubMessage::Full { channel, parts: split(body, size)?, made })
             }
-            FAILED => Ok(Answer::Failed { channel, fault: fault()? }),
-            CLOSED => Ok(Answer::Closed { channel, fault: fault()? }),
-            BROKEN => Ok(Answer::Broken(fault()?)),
-            kind => Err(odd(&format!("an answer of kind {kind}"))),
+            FAILED => Ok(HubMessage::Failed { channel, fault: fault()? }),
+            CLOSED => Ok(HubMessage::Closed { channel, fault: fault()? }),
+            BROKEN => Ok(HubMessage::Broken(fault()?)),
+            kind => Err(unexpected_message(&format!("a hub message of kind {kind}"))),
         }
     }
 }
 
 fn split(mut body: &[u8], size: usize) -> Result<Vec<Vec<u8>>, Fault> {
-    let wrong = || odd("a round of another size");
+    let wrong = || unexpected_message("a collective of another group size");
     let mut parts = Vec::with_capacity(size);
     while let Some((bytes, rest)) = body.split_first_chunk::<4>() {
         let bytes = usize::try_from(u32::from_le_bytes(*bytes)).map_err(|_| wrong())?;
@@ -224,15 +236,15 @@ fn split(mut body: &[u8], size: usize) -> Result<Vec<Vec<u8>>, Fault> {
 
 fn fault_frame(kind: u8, channel: u32, fault: &Fault) -> Vec<u8> {
     let text = cut(&fault.text, TEXT_BYTES_MAX).as_bytes();
-    frame(Head::new(kind, channel, u32::from(fault.code as u16), text), text)
+    frame(GroupHeader::new(kind, channel, u32::from(fault.code as u16), text), text)
 }
 
-fn frame(head: Head, body: &[u8]) -> Vec<u8> {
+fn frame(head: GroupHeader, body: &[u8]) -> Vec<u8> {
     [head.to_bytes().as_slice(), body].concat()
 }
 
-fn odd(what: &str) -> Fault {
-    Fault::new(Code::Protocol, format!("{what} in the conversation of a group: another version of Pario?"))
+fn unexpected_message(what: &str) -> Fault {
+    Fault::new(Code::Protocol, format!("unexpected group message ({what}): another version of Pario?"))
 }
 
 fn cut(text: &str, bytes_max: usize) -> &str {
@@ -243,83 +255,83 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// Frames out of a stream of bytes.
+/// Reassembles frames from a byte stream.
 #[derive(Debug)]
-pub(super) struct Inbox {
+pub(super) struct FrameBuffer {
     bytes: Vec<u8>,
-    taken: usize,
+    consumed: usize,
     scratch: Box<[u8]>,
 }
 
-/// What came of reading.
+/// Result of one read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fed {
-    /// Some bytes.
+pub(super) enum ReadOutcome {
+    /// Some bytes arrived.
     Bytes,
-    /// None, for now.
-    Nothing,
-    /// The other side is gone.
+    /// No bytes available now.
+    NoData,
+    /// The peer closed the connection.
     End,
 }
 
-impl Inbox {
-    pub(super) fn new() -> Inbox {
-        Inbox { bytes: Vec::new(), taken: 0, scratch: vec![0; READ_BYTES].into_boxed_slice() }
+impl FrameBuffer {
+    pub(super) fn new() -> FrameBuffer {
+        FrameBuffer { bytes: Vec::new(), consumed: 0, scratch: vec![0; READ_BYTES].into_boxed_slice() }
     }
 
     /// Reads once.
-    pub(super) fn feed(&mut self, socket: impl AsFd, blocking: Blocking) -> Fed {
+    pub(super) fn feed(&mut self, socket: impl AsFd, blocking: Blocking) -> ReadOutcome {
         match receive(socket.as_fd(), &mut self.scratch, &mut Vec::new(), blocking) {
-            Ok(0) => Fed::End,
+            Ok(0) => ReadOutcome::End,
             Ok(count) => {
                 self.bytes.extend_from_slice(&self.scratch[..count]);
-                Fed::Bytes
+                ReadOutcome::Bytes
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Fed::Nothing,
-            // Reset, or descriptors that nobody asked for: either way there is nothing more to be had from it.
-            Err(_) => Fed::End,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadOutcome::NoData,
+            // A reset connection, or unexpected descriptors: either way no more bytes can be read.
+            Err(_) => ReadOutcome::End,
         }
     }
 
-    /// The next whole frame, given to `read`.
+    /// Decodes the next complete frame with `read`.
     pub(super) fn next<T>(
         &mut self,
         body_bytes_max: usize,
-        read: impl FnOnce(Head, &[u8]) -> Result<T, Fault>,
+        read: impl FnOnce(GroupHeader, &[u8]) -> Result<T, Fault>,
     ) -> Result<Option<T>, Fault> {
-        let unread = &self.bytes[self.taken..];
+        let unread = &self.bytes[self.consumed..];
         let Some((head, rest)) = unread.split_first_chunk::<HEAD_BYTES>() else {
-            self.tidy();
+            self.compact();
             return Ok(None);
         };
-        let head = Head::from_bytes(head);
+        let head = GroupHeader::from_bytes(head);
         if head.version != VERSION {
-            return Err(odd(&format!("version {}", head.version)));
+            return Err(unexpected_message(&format!("version {}", head.version)));
         }
         let body_bytes = usize::try_from(head.body_bytes).unwrap_or(usize::MAX);
         if body_bytes_max < body_bytes {
-            return Err(odd(&format!("a body of {body_bytes} bytes")));
+            return Err(unexpected_message(&format!("a body of {body_bytes} bytes")));
         }
         let Some(body) = rest.get(..body_bytes) else {
-            self.tidy();
+            self.compact();
             return Ok(None);
         };
         let result = read(head, body);
-        self.taken += HEAD_BYTES + body_bytes;
+        self.consumed += HEAD_BYTES + body_bytes;
         result.map(Some)
     }
 
-    /// Forgets what was taken, and the room that a large round needed.
-    fn tidy(&mut self) {
-        self.bytes.drain(..self.taken);
-        self.taken = 0;
+    /// Drops consumed bytes, and the capacity that a large collective needed.
+    fn compact(&mut self) {
+        self.bytes.drain(..self.consumed);
+        self.consumed = 0;
         if self.bytes.is_empty() && READ_BYTES < self.bytes.capacity() {
             self.bytes.shrink_to(READ_BYTES);
         }
     }
 }
 
-/// Sends all pieces, waiting for room.
+/// Sends all pieces, waiting for buffer space.
 pub(super) fn send_all(socket: BorrowedFd<'_>, pieces: &[&[u8]]) -> io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
     let mut rest = slices.as_mut_slice();

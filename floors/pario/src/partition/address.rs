@@ -1,6 +1,6 @@
-//! Where a server keeps its data: `host:/dir`, or `/dir` on the machine that brings the partition up.
+//! Address of a server's storage: `host:/dir`, or `/dir` on the machine that brings the partition up.
 //!
-//! Always: the directory is absolute and without `.`, `..` or doubled slashes, so that equal places compare equal.
+//! Always: the directory is absolute and without `.`, `..` or doubled slashes, so that equal directories compare equal.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
@@ -22,13 +22,13 @@ pub enum AddressError {
     /// No absolute directory.
     #[error("needs an absolute directory: write \"/dir\" or \"host:/dir\"")]
     Relative,
-    /// A directory that could mean several places.
+    /// An ambiguous directory.
     #[error("the directory must not have '..' in it, must not be '/', and must not have control characters")]
     Directory,
     /// Not a host's name.
     #[error("'{host}' is not a host: write a name, an IPv4 address, or an IPv6 address in brackets")]
     Host {
-        /// What stands there.
+        /// The text.
         host: String,
     },
 }
@@ -98,28 +98,28 @@ impl ServerAddress {
         self.host.as_deref().is_none_or(is_local)
     }
 
-    /// Host and directory as they compare: all words that mean "this machine" everywhere are one.
-    fn place(&self) -> (&str, &Path) {
+    /// Host and directory for comparison: all names of the local machine are equal.
+    fn comparable(&self) -> (&str, &Path) {
         let host = self.host.as_deref().filter(|host| !is_loopback(host)).unwrap_or("");
         (host, &self.dir)
     }
 }
 
-/// Two servers, by their places in the list, whose directories are one or lie one within the other.
+/// The first two servers, by index, with equal or nested directories.
 #[must_use]
 pub fn find_overlap(servers: &[ServerAddress]) -> Option<(usize, usize)> {
     let mut order: Vec<usize> = (0..servers.len()).collect();
-    order.sort_by_key(|&at| servers[at].place());
-    // Paths sort by component, so what lies within a directory follows it at once.
+    order.sort_by_key(|&at| servers[at].comparable());
+    // Paths sort by component: a nested directory directly follows its parent.
     order.windows(2).find_map(|pair| {
-        let (outer, inner) = (servers[pair[0]].place(), servers[pair[1]].place());
+        let (outer, inner) = (servers[pair[0]].comparable(), servers[pair[1]].comparable());
         (outer.0 == inner.0 && inner.1.starts_with(outer.1))
             .then(|| (pair[0].min(pair[1]), pair[0].max(pair[1])))
     })
 }
 
-/// Whether a host is this machine: `localhost`, a loopback address, its own name, or an address of its interfaces.
-/// Names are not looked up: another alias of this machine is reached by the launch command, which works as well.
+/// Whether a host is this machine: `localhost`, a loopback address, its own name, or an address of its interfaces. Names are
+/// not resolved: another alias of this machine is reached by the launch command, which also works.
 #[must_use]
 pub fn is_local(host: &str) -> bool {
     if is_loopback(host) {
@@ -137,7 +137,7 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The kernel lets a socket be bound to addresses of its own interfaces only.
+/// The kernel binds a socket only to addresses of its own interfaces.
 fn is_own_address(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && UdpSocket::bind((address, 0)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Where the `pario` command is that servers are started with.
+//! Finds the `pario` command that starts servers.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -10,21 +10,21 @@ const COMMAND: &str = "pario";
 /// No `pario` command was found.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BinaryError {
-    /// `PARIO_BIN` leads to nothing that can be run.
+    /// `PARIO_BIN` is not an executable.
     #[error("PARIO_BIN is {}, which is not a program that can be run", .path.display())]
     Variable {
-        /// Where it leads.
+        /// Its value.
         path: PathBuf,
     },
-    /// It is nowhere.
+    /// The command was not found.
     #[error("cannot find the `pario` command that servers are started with; looked at: {}; set PARIO_BIN to it", .looked.join(", "))]
     Nowhere {
-        /// Where it was looked for.
+        /// The paths tried.
         looked: Vec<String>,
     },
 }
 
-/// What the search goes by.
+/// Inputs of the search.
 struct Surroundings {
     variable: Option<OsString>,
     executable: Option<PathBuf>,
@@ -35,7 +35,7 @@ struct Surroundings {
 /// The command: `PARIO_BIN`, this program if it is `pario`, beside this program, beside this library, in `PATH`.
 ///
 /// # Errors
-/// [`BinaryError`] with the places that were looked at.
+/// [`BinaryError`] with the paths tried.
 pub fn find_binary() -> Result<PathBuf, BinaryError> {
     search(&Surroundings {
         variable: std::env::var_os("PARIO_BIN").filter(|value| !value.is_empty()),
@@ -75,7 +75,7 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// The file that this code was loaded from: a program, or a shared library inside one.
+/// The file of this code: a program, or a shared library in one.
 fn own_library() -> Option<PathBuf> {
     let here = own_library as *const () as usize;
     let maps = fs::read_to_string("/proc/self/maps").ok()?;

@@ -1,6 +1,6 @@
-//! From values as written to [`Settings`]: every rule of every key, and the rules between keys.
+//! From raw values to [`Settings`]: the rules of every key, and the rules between keys.
 //!
-//! Always: an error names place, key, value and rule; defaults go through the same rules.
+//! Always: an error names origin, key, value and rule; defaults pass the same rules.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,14 +12,14 @@ use pario_core::limits::{
     FRAME_DATA_BYTES_MAX, OUTBOX_BYTES_MAX, OUTBOX_BYTES_MIN, SERVERS_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN,
 };
 
-use pario_server::desk::WEIGHT_MAX;
+use pario_server::io_queue::WEIGHT_MAX;
 
 use super::address::{ServerAddress, clean_directory, find_overlap};
-use super::choices::StoreKind;
-use super::config::{ConfigError, Given, Place, Value};
-use super::keys::{Key, Origin};
+use super::choices::{ChecksumsKind, StoreKind};
+use super::config::{ConfigError, GivenValue, SettingSource, Value};
+use super::keys::{Key, SettingOrigin};
 use super::name::check_name;
-use super::settings::{Cache, Limits, Network, Settings};
+use super::settings::{CacheSettings, LimitSettings, NetworkSettings, Settings};
 
 /// Smallest cache of a server, and smallest memory store.
 pub(super) const SERVER_MEMORY_BYTES_MIN: u64 = 1 << 20;
@@ -27,16 +27,16 @@ pub(super) const SERVER_MEMORY_BYTES_MIN: u64 = 1 << 20;
 pub(super) const SERVER_MEMORY_BYTES_MAX: u64 = 1 << 50;
 /// Smallest data part that messages may be limited to.
 pub(super) const NETWORK_BUFFER_BYTES_MIN: u64 = 64 << 10;
-/// Slowest store that a server may be told to have: more than a second for one message would look like a server that hangs.
+/// Lowest store limit: more than a second for one message would look like a hanging server.
 pub(super) const STORE_BYTES_PER_S_MIN: u64 = 1 << 20;
 
-/// Most calls a second that a limit can be.
+/// Highest limit of store calls per second.
 pub(super) const STORE_CALLS_PER_S_MAX: u32 = 1_000_000;
-/// Applications that may be named with weights.
+/// Applications with weights.
 const WEIGHTS_MAX: usize = 1000;
 
 impl Settings {
-    pub(super) fn from_values(values: &BTreeMap<Key, Given>) -> Result<Settings, ConfigError> {
+    pub(super) fn from_values(values: &BTreeMap<Key, GivenValue>) -> Result<Settings, ConfigError> {
         let check = Check { values };
         let servers = check.servers()?;
         let settings = Settings {
@@ -44,6 +44,7 @@ impl Settings {
             metadata: check.metadata(&servers)?,
             stripe: check.stripe()?,
             store: check.word(Key::Store)?,
+            checksums: check.word(Key::Checksums)?,
             memory: check.size(Key::Memory, SERVER_MEMORY_BYTES_MIN, SERVER_MEMORY_BYTES_MAX)?,
             method: check.word(Key::Method)?,
             scheduler: check.word(Key::Scheduler)?,
@@ -56,22 +57,25 @@ impl Settings {
             network: check.network(servers.len())?,
             limits: check.limits()?,
             servers,
-            origins: values.iter().map(|(key, given)| (*key, given.place.origin.clone())).collect(),
+            origins: values.iter().map(|(key, given)| (*key, given.source.origin.clone())).collect(),
         };
         check.cache_holds_blocks(&settings)?;
+        check.checksums_need_disk(&settings)?;
         Ok(settings)
     }
 }
 
 struct Check<'a> {
-    values: &'a BTreeMap<Key, Given>,
+    values: &'a BTreeMap<Key, GivenValue>,
 }
 
 impl Check<'_> {
-    /// The value given, else the default.
-    fn find(&self, key: Key) -> Option<Given> {
-        let default =
-            |text: &str| Given { value: Value::Text(text.to_owned()), place: Origin::Default.into() };
+    /// The given value, else the default.
+    fn find(&self, key: Key) -> Option<GivenValue> {
+        let default = |text: &str| GivenValue {
+            value: Value::Text(text.to_owned()),
+            source: SettingOrigin::Default.into(),
+        };
         self.values.get(&key).cloned().or_else(|| key.info().default.map(default))
     }
 
@@ -86,7 +90,7 @@ impl Check<'_> {
     fn refuse(&self, key: Key, rule: impl Display) -> ConfigError {
         let given = self.find(key);
         let value = given.as_ref().map_or_else(|| "…".to_owned(), |given| given.value.to_string());
-        let place = given.map_or_else(|| Place::from(Origin::Default), |given| given.place);
+        let place = given.map_or_else(|| SettingSource::from(SettingOrigin::Default), |given| given.source);
         ConfigError::Value { place, key: key.to_string(), value, rule: rule.to_string() }
     }
 
@@ -119,7 +123,7 @@ impl Check<'_> {
         let given = self.find(Key::Servers).ok_or(ConfigError::Missing { key: Key::Servers })?;
         let Value::List(texts) = given.value else { return Err(self.refuse(Key::Servers, "must be a list")) };
         let refuse = |value: String, rule: String| ConfigError::Value {
-            place: given.place.clone(),
+            place: given.source.clone(),
             key: Key::Servers.to_string(),
             value,
             rule,
@@ -148,7 +152,7 @@ impl Check<'_> {
         let refuse = |rule: String| self.refuse(Key::Metadata, rule);
         let dir = clean_directory(&self.text(Key::Metadata)?)
             .map_err(|rule| refuse(format!("is a directory on the first server's machine: {rule}")))?;
-        // Within a storage directory only the default place is Pario's own to use.
+        // Within a storage directory, only the default location is allowed.
         let first = &servers[0];
         let on_that_host = servers.iter().filter(|server| server.host == first.host);
         let mut clash =
@@ -169,15 +173,15 @@ impl Check<'_> {
         Ok(stripe)
     }
 
-    fn cache(&self) -> Result<Cache, ConfigError> {
-        let cache = Cache {
+    fn cache(&self) -> Result<CacheSettings, ConfigError> {
+        let cache = CacheSettings {
             outbox: self.size(Key::CacheOutbox, OUTBOX_BYTES_MIN as u64, OUTBOX_BYTES_MAX as u64)?,
             server: self.size(Key::CacheServer, SERVER_MEMORY_BYTES_MIN, SERVER_MEMORY_BYTES_MAX)?,
             high: self.fraction(Key::CacheHigh)?,
             low: self.fraction(Key::CacheLow)?,
         };
         if cache.high <= cache.low {
-            // Blame the one that somebody wrote.
+            // The error names the value that the user set.
             let low_given = self.values.contains_key(&Key::CacheLow);
             let rule = format!("cache.low ({}) must be below cache.high ({})", cache.low, cache.high);
             return Err(self.refuse(if low_given { Key::CacheLow } else { Key::CacheHigh }, rule));
@@ -194,7 +198,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn network(&self, servers: usize) -> Result<Network, ConfigError> {
+    fn checksums_need_disk(&self, settings: &Settings) -> Result<(), ConfigError> {
+        if settings.store == StoreKind::Memory && settings.checksums == ChecksumsKind::On {
+            let rule = "must be \"off\" with store = \"memory\": its bytes are not on a disk";
+            return Err(self.refuse(Key::Checksums, rule));
+        }
+        Ok(())
+    }
+
+    fn network(&self, servers: usize) -> Result<NetworkSettings, ConfigError> {
         let rule = "must be a whole number from 0 to 65535";
         let port: u16 =
             self.text(Key::NetworkPort)?.parse().map_err(|_| self.refuse(Key::NetworkPort, rule))?;
@@ -206,10 +218,10 @@ impl Check<'_> {
             return Err(self.refuse(Key::NetworkPort, rule));
         }
         let buffer = self.size(Key::NetworkBuffer, NETWORK_BUFFER_BYTES_MIN, FRAME_DATA_BYTES_MAX as u64)?;
-        Ok(Network { buffer, port })
+        Ok(NetworkSettings { buffer, port, protect: self.word(Key::NetworkProtect)? })
     }
 
-    fn limits(&self) -> Result<Limits, ConfigError> {
+    fn limits(&self) -> Result<LimitSettings, ConfigError> {
         let store: Size = self.word(Key::LimitsStore)?;
         if store.0 != 0 && store.0 < STORE_BYTES_PER_S_MIN {
             let rule =
@@ -223,7 +235,7 @@ impl Check<'_> {
             .ok()
             .filter(|calls| *calls <= STORE_CALLS_PER_S_MAX)
             .ok_or_else(|| self.refuse(Key::LimitsOperations, rule))?;
-        Ok(Limits { store, operations })
+        Ok(LimitSettings { store, operations })
     }
 
     fn weights(&self) -> Result<BTreeMap<String, u32>, ConfigError> {

@@ -1,17 +1,19 @@
-//! Settings that are one word of a few.
+//! Settings with a fixed set of words.
 //!
-//! Never: accepts a word for something that does not exist; the complaint lists those that do.
+//! Never: accepts a word without an implementation; the error lists the accepted words.
 
 use std::fmt;
 use std::str::FromStr;
 
+use pario_net::protect::Protect;
+
 /// Why a word is not one of the choices.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ChoiceError {
-    /// Another word.
+    /// An unknown word.
     #[error("must be one of: {}", .exist.join(", "))]
     Unknown {
-        /// What can be chosen.
+        /// The accepted words.
         exist: Vec<&'static str>,
     },
 }
@@ -25,7 +27,7 @@ macro_rules! choice {
         }
 
         impl $name {
-            /// Every word there is.
+            /// All accepted words.
             pub const WORDS: &'static [&'static str] = &[$($word,)*];
 
             /// Its word.
@@ -57,43 +59,64 @@ macro_rules! choice {
 }
 
 choice! {
-    /// What a server stands on.
+    /// Storage backend of a server.
     StoreKind {
         /// Plain files through the page cache.
         Files = "files",
         /// Plain files past the page cache, with the server's own cache.
         Direct = "direct",
-        /// Memory; gone when the servers are.
+        /// Containers: writes are appended to logs.
+        Log = "log",
+        /// Memory; lost when the servers end.
         Memory = "memory",
     }
 }
 
 choice! {
-    /// How accesses of several processes are put together.
+    /// Whether servers keep checksums of what they store.
+    ChecksumsKind {
+        /// CRC32C of each 16 KiB, compared at every read.
+        On = "on",
+        /// None.
+        Off = "off",
+    }
+}
+
+impl From<ChecksumsKind> for pario_server::stores::Checksums {
+    fn from(kind: ChecksumsKind) -> Self {
+        match kind {
+            ChecksumsKind::On => pario_server::stores::Checksums::On,
+            ChecksumsKind::Off => pario_server::stores::Checksums::Off,
+        }
+    }
+}
+
+choice! {
+    /// Collective I/O method.
     Method {
         /// Chosen per access.
         Auto = "auto",
-        /// Records taken and merged by the servers.
+        /// Records drained and merged by the servers.
         ServerDirected = "server-directed",
-        /// Merged in the application's own processes, then staged to the servers block by block.
+        /// Merged in the application's processes, then sent to the servers block by block.
         ClientDirected = "client-directed",
-        /// The classic: exchanged by offset lists, written in large pieces by some of the processes.
+        /// Two-phase I/O: exchanged by offset lists, written in large pieces by aggregators.
         TwoPhase = "two-phase",
     }
 }
 
 choice! {
-    /// Which request a server's store gets next.
+    /// Order of a store's requests.
     SchedulerKind {
         /// In order of arrival.
         Fifo = "fifo",
-        /// Multilevel feedback: small ones first, neighbours together, files in turn.
+        /// Multilevel feedback: small requests first, adjacent ones merged, files round-robin.
         Mlf = "mlf",
         /// Weighted shortest job first.
         Wsjf = "wsjf",
         /// Shortest job first.
         Sjf = "sjf",
-        /// By offset, the late first.
+        /// By offset, late requests first.
         Deadline = "deadline",
         /// A token bucket for each application.
         Tbf = "tbf",
@@ -111,6 +134,39 @@ choice! {
         Unix = "unix",
         /// TCP also on one node.
         Tcp = "tcp",
+    }
+}
+
+choice! {
+    /// Which connections are encrypted and authenticated.
+    ProtectChoice {
+        /// TCP between hosts.
+        Full = "full",
+        /// None.
+        None = "none",
+        /// TCP between hosts and on loopback.
+        All = "all",
+    }
+}
+
+impl From<ProtectChoice> for Protect {
+    fn from(choice: ProtectChoice) -> Protect {
+        match choice {
+            ProtectChoice::Full => Protect::Full,
+            ProtectChoice::None => Protect::None,
+            ProtectChoice::All => Protect::All,
+        }
+    }
+}
+
+impl ProtectChoice {
+    /// The environment's choice, for connections outside a partition: between the ranks of a group, and of its cache.
+    ///
+    /// # Errors
+    /// A word that is none of the choices.
+    pub fn of_environment() -> Result<ProtectChoice, String> {
+        let chosen = crate::environment::choice(super::keys::Key::NetworkProtect.info().variable);
+        chosen.map(|choice| choice.unwrap_or(ProtectChoice::Full)).map_err(|error| error.to_string())
     }
 }
 
@@ -183,7 +239,10 @@ mod tests {
             text("cfq".parse::<SchedulerKind>().unwrap_err()),
             "must be one of: fifo, mlf, wsjf, sjf, deadline, tbf, wfq"
         );
-        assert_eq!(text("Files".parse::<StoreKind>().unwrap_err()), "must be one of: files, direct, memory");
+        assert_eq!(
+            text("Files".parse::<StoreKind>().unwrap_err()),
+            "must be one of: files, direct, log, memory"
+        );
     }
 
     #[test]

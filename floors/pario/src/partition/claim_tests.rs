@@ -1,4 +1,4 @@
-//! Who may start a partition. The child process is this test program run again with a variable set.
+//! Claims of a partition. The child process is this test program run again with a variable set.
 
 use super::*;
 use crate::partition::config::Layers;
@@ -16,7 +16,7 @@ fn no_probe(_: &ServerEntry) -> bool {
 }
 
 fn claim(registry: &Registry) -> Result<Claimed, RegistryError> {
-    registry.claim(&sample("x", 2).settings, Birth::New, no_probe)
+    registry.claim(&sample("x", 2).settings, IdentityOrigin::New, no_probe)
 }
 
 fn dead(mut servers: Vec<ServerEntry>) -> Vec<ServerEntry> {
@@ -32,7 +32,7 @@ fn a_partition_lives_dies_and_lives_again() {
     assert_eq!((first.entry.epoch, first.mode()), (1, StartMode::Fresh));
     assert_eq!(first.previous, None);
     let running = registry.finish(&first, sample("x", 2).servers).unwrap();
-    assert_eq!((running.state, running.starter), (State::Running, None));
+    assert_eq!((running.state, running.starter), (PartitionState::Running, None));
     let message = claim(&registry).unwrap_err().to_string();
     assert!(message.contains("'x' is already running"), "{message}");
     registry.mark_down(&running).unwrap();
@@ -49,15 +49,16 @@ fn a_partition_lives_dies_and_lives_again() {
 }
 
 #[test]
-fn survivors_are_handed_to_the_next_starter() {
+fn a_partition_of_which_a_server_lives_is_not_started() {
     let dir = tempfile::tempdir().unwrap();
     let registry = open(&dir);
     let first = claim(&registry).unwrap();
     let mut servers = sample("x", 2).servers;
     servers[1].pid = u32::MAX;
     let running = registry.finish(&first, servers).unwrap();
-    let second = claim(&registry).unwrap();
-    assert_eq!(second.previous, Some(running));
+    let message = claim(&registry).unwrap_err().to_string();
+    assert!(message.contains("'x' is already running"), "{message}");
+    assert_eq!(registry.get("x").unwrap(), Some(running));
 }
 
 #[test]
@@ -144,15 +145,21 @@ fn a_failed_start_forgets_the_new_and_keeps_the_old() {
     let registry = open(&dir);
     registry.abandon(&claim(&registry).unwrap()).unwrap();
     assert_eq!(registry.list().unwrap(), []);
-    let found =
-        registry.claim(&sample("x", 2).settings, Birth::Found(PartitionId([3; 16])), no_probe).unwrap();
+    let found = registry
+        .claim(&sample("x", 2).settings, IdentityOrigin::Found(PartitionId([3; 16])), no_probe)
+        .unwrap();
     assert_eq!((found.entry.id, found.mode()), (PartitionId([3; 16]), StartMode::Existing));
     registry.abandon(&found).unwrap();
     assert_eq!(registry.list().unwrap(), []);
     let first = claim(&registry).unwrap();
-    registry.finish(&first, dead(sample("x", 2).servers)).unwrap();
+    let lived = registry.finish(&first, dead(sample("x", 2).servers)).unwrap();
     registry.abandon(&claim(&registry).unwrap()).unwrap();
-    assert_eq!(registry.find("x").unwrap().state, State::Down);
+    // Its servers may be alive but unreachable: they can still be ended later.
+    let kept = registry.find("x").unwrap();
+    assert_eq!(kept, RegistryEntry { epoch: 2, ..lived });
+    registry.mark_down(&kept).unwrap();
+    registry.abandon(&claim(&registry).unwrap()).unwrap();
+    assert_eq!(registry.find("x").unwrap().state, PartitionState::Down);
 }
 
 #[test]
@@ -163,6 +170,6 @@ fn structural_settings_are_checked_under_the_lock() {
     registry.mark_down(&registry.finish(&first, vec![]).unwrap()).unwrap();
     let text = "name = \"x\"\nservers = [\"/tmp/x/0\", \"/tmp/x/1\"]\nstripe = \"4KiB\"";
     let settings = Layers::new().text(text, Path::new("p")).unwrap().check().unwrap();
-    let message = registry.claim(&settings, Birth::New, no_probe).unwrap_err().to_string();
+    let message = registry.claim(&settings, IdentityOrigin::New, no_probe).unwrap_err().to_string();
     assert!(message.contains("created with \"1MiB\"") && message.contains("stripe = \"4KiB\""), "{message}");
 }

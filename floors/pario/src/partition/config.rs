@@ -1,7 +1,7 @@
-//! Settings as they were written: the partition file, the environment, options, and what is stored, laid one over the other.
+//! Raw settings: the partition file, the environment, options and stored settings, in layers.
 //!
-//! Never: judges a value; [`Layers::check`] hands that to [`Settings`]. Always: default < stored < file < environment <
-//! option, whatever the order in which the layers were added; a value knows the place it was written at.
+//! Never: validates a value; [`Layers::check`] passes that to [`Settings`]. Always: default < stored < file < environment <
+//! option, independent of the order in which layers are added; a value keeps its origin.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,38 +13,38 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::keys::{Key, Kind, Origin, Shape};
+use super::keys::{Key, KeyKind, SettingOrigin, ValueShape};
 use super::settings::Settings;
 
 /// Largest partition file: 1024 servers with the longest paths fit.
 pub const PARTITION_FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// Where a value was written: its origin, and the line if that is a file.
+/// Origin of a value, and its line if that is a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// From where.
-    pub origin: Origin,
+pub struct SettingSource {
+    /// The origin.
+    pub origin: SettingOrigin,
     /// Line of the file, from 1.
     pub line: Option<usize>,
 }
 
-impl From<Origin> for Place {
-    fn from(origin: Origin) -> Place {
-        Place { origin, line: None }
+impl From<SettingOrigin> for SettingSource {
+    fn from(origin: SettingOrigin) -> SettingSource {
+        SettingSource { origin, line: None }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.origin, self.line) {
-            (Origin::File(path), Some(line)) => write!(f, "{}:{line}", path.display()),
-            (Origin::File(path), None) => write!(f, "{}", path.display()),
+            (SettingOrigin::File(path), Some(line)) => write!(f, "{}:{line}", path.display()),
+            (SettingOrigin::File(path), None) => write!(f, "{}", path.display()),
             (origin, _) => write!(f, "{origin}"),
         }
     }
 }
 
-/// Why settings cannot be used; each prints as one line.
+/// Why settings are invalid; each prints as one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -58,16 +58,16 @@ pub enum ConfigError {
     /// The file is not TOML.
     #[error("{place}: not a partition file: {text}")]
     Syntax {
-        /// Where.
-        place: Place,
-        /// What the parser says.
+        /// Its origin.
+        place: SettingSource,
+        /// The parser's message.
         text: String,
     },
     /// A key that does not exist.
     #[error("{place}: unknown key '{key}'{}", suggestion(.nearest))]
     UnknownKey {
-        /// Where.
-        place: Place,
+        /// Its origin.
+        place: SettingSource,
         /// As it was written.
         key: String,
         /// The known key it is most like.
@@ -76,8 +76,8 @@ pub enum ConfigError {
     /// A value that breaks a rule.
     #[error("{place}: {key} = {value}: {rule}")]
     Value {
-        /// Where.
-        place: Place,
+        /// Its origin.
+        place: SettingSource,
         /// Which key.
         key: String,
         /// As it was written.
@@ -91,14 +91,14 @@ pub enum ConfigError {
         /// Which.
         key: Key,
     },
-    /// A structural setting is another than at creation.
+    /// A structural setting differs from its value at creation.
     #[error(
         "{place}: {key} = {new}: partition '{partition}' was created with {old}, and {key} is fixed at creation; \
          take it out, or use another name, or remove the partition first with `pario down --destroy {partition}`"
     )]
     Structural {
-        /// Where the new value was written.
-        place: Place,
+        /// Origin of the new value.
+        place: SettingSource,
         /// Of which partition.
         partition: String,
         /// Which key.
@@ -120,7 +120,7 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
     }
 }
 
-/// A value as it was written.
+/// A raw value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Value {
     Text(String),
@@ -136,30 +136,30 @@ impl fmt::Display for Value {
     }
 }
 
-/// A value and its place.
+/// A value and its origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Given {
+pub(super) struct GivenValue {
     pub(super) value: Value,
-    pub(super) place: Place,
+    pub(super) source: SettingSource,
 }
 
-/// Layers of settings, not checked yet.
+/// Layers of settings, not checked.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     stored: Option<Settings>,
-    file: BTreeMap<Key, Given>,
-    environment: BTreeMap<Key, Given>,
-    options: BTreeMap<Key, Given>,
+    file: BTreeMap<Key, GivenValue>,
+    environment: BTreeMap<Key, GivenValue>,
+    options: BTreeMap<Key, GivenValue>,
 }
 
 impl Layers {
-    /// No layer but the defaults.
+    /// Only the defaults.
     #[must_use]
     pub fn new() -> Layers {
         Layers::default()
     }
 
-    /// What is stored with the partition; structural settings cannot become others than these.
+    /// Settings stored with the partition; structural ones cannot be changed.
     #[must_use]
     pub fn stored(mut self, settings: &Settings) -> Layers {
         self.stored = Some(settings.clone());
@@ -187,16 +187,16 @@ impl Layers {
     /// # Errors
     /// As [`Layers::file`].
     pub fn text(mut self, text: &str, path: &Path) -> Result<Layers, ConfigError> {
-        let source = Source { text, origin: Origin::File(path.to_owned()) };
+        let source = FileText { text, origin: SettingOrigin::File(path.to_owned()) };
         let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
-            place: source.place(error.span().map_or(0, |span| span.start)),
+            place: source.source_at(error.span().map_or(0, |span| span.start)),
             text: error.message().trim().replace('\n', "; "),
         })?;
         source.read_table(table.get_ref(), "", &mut self.file)?;
         Ok(self)
     }
 
-    /// The variables of the table, from this process's environment. An empty one counts as not set.
+    /// The variables of the table, from this process's environment. An empty one counts as unset.
     ///
     /// # Errors
     /// [`ConfigError::Value`] for a variable that is not text.
@@ -204,7 +204,7 @@ impl Layers {
         self.environment_from(|variable| std::env::var_os(variable))
     }
 
-    /// The variables of the table, as `look_up` knows them.
+    /// The variables of the table, through `look_up`.
     ///
     /// # Errors
     /// As [`Layers::environment`].
@@ -215,36 +215,39 @@ impl Layers {
         for &key in Key::ALL {
             let variable = key.info().variable;
             let Some(value) = look_up(variable).filter(|value| !value.is_empty()) else { continue };
-            let place = Place::from(Origin::Environment(variable.to_owned()));
+            let place = SettingSource::from(SettingOrigin::Environment(variable.to_owned()));
             let value = value.into_string().map_err(|value| ConfigError::Value {
                 place: place.clone(),
                 key: key.to_string(),
                 value: format!("{value:?}"),
                 rule: "must be text in UTF-8".to_owned(),
             })?;
-            self.environment.insert(key, Given { value: plain(key, &value), place });
+            self.environment.insert(key, GivenValue { value: plain(key, &value), source: place });
         }
         Ok(self)
     }
 
-    /// One option of the command line. `flag` is what the user typed, which may stand for a key by another name.
+    /// One option of the command line. `flag` is the option as typed, which may differ from the key's.
     #[must_use]
     pub fn option(mut self, key: Key, value: &str, flag: &str) -> Layers {
-        let given = Given { value: plain(key, value), place: Origin::Option(flag.to_owned()).into() };
+        let given =
+            GivenValue { value: plain(key, value), source: SettingOrigin::Option(flag.to_owned()).into() };
         self.options.insert(key, given);
         self
     }
 
-    /// An option that is a list, such as the servers that `--servers N --dir D` stands for.
+    /// An option with a list, such as the servers of `--servers N --dir D`.
     #[must_use]
     pub fn option_list(mut self, key: Key, values: Vec<String>, flag: &str) -> Layers {
-        assert_eq!(key.info().shape, Shape::List, "{key} is no list");
-        self.options
-            .insert(key, Given { value: Value::List(values), place: Origin::Option(flag.to_owned()).into() });
+        assert_eq!(key.info().shape, ValueShape::List, "{key} is no list");
+        self.options.insert(
+            key,
+            GivenValue { value: Value::List(values), source: SettingOrigin::Option(flag.to_owned()).into() },
+        );
         self
     }
 
-    /// The partition's name as far as it was given, so that what is stored under it can be found before the check.
+    /// The partition's name if given, so that its stored settings can be found before the check.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         let given = [&self.options, &self.environment, &self.file]
@@ -256,7 +259,7 @@ impl Layers {
         }
     }
 
-    /// The settings that result.
+    /// The resulting settings.
     ///
     /// # Errors
     /// [`ConfigError`] for the first value that breaks a rule, is missing, or changes what is fixed.
@@ -264,7 +267,9 @@ impl Layers {
         let mut values = BTreeMap::new();
         if let Some(stored) = &self.stored {
             values.extend(
-                stored.kept().map(|(key, value)| (key, Given { value, place: Origin::Stored.into() })),
+                stored
+                    .kept()
+                    .map(|(key, value)| (key, GivenValue { value, source: SettingOrigin::Stored.into() })),
             );
         }
         values.extend(self.file);
@@ -272,13 +277,13 @@ impl Layers {
         values.extend(self.options);
         let settings = Settings::from_values(&values)?;
         if let Some(stored) = &self.stored {
-            settings.check_unchanged(stored, |key| values.get(&key).map(|given| given.place.clone()))?;
+            settings.check_unchanged(stored, |key| values.get(&key).map(|given| given.source.clone()))?;
         }
         Ok(settings)
     }
 }
 
-/// Where a key that has no default can be set.
+/// How to set a key that has no default.
 fn cure_of_missing(key: Key) -> String {
     let (variable, option) = (key.info().variable, key.info().option);
     if key == Key::Servers {
@@ -288,18 +293,18 @@ fn cure_of_missing(key: Key) -> String {
 }
 
 impl Settings {
-    /// Refuses structural settings that differ from those stored; `place_of` says where a key was written.
-    pub(super) fn check_unchanged(
+    /// Refuses structural settings that differ from the stored ones; `place_of` returns a key's origin.
+    pub(crate) fn check_unchanged(
         &self,
         stored: &Settings,
-        place_of: impl Fn(Key) -> Option<Place>,
+        place_of: impl Fn(Key) -> Option<SettingSource>,
     ) -> Result<(), ConfigError> {
-        let structural = Key::ALL.iter().copied().filter(|key| key.info().kind == Kind::Structural);
+        let structural = Key::ALL.iter().copied().filter(|key| key.info().kind == KeyKind::Structural);
         for key in structural {
             let (old, new) = (stored.value(key), self.value(key));
             if old != new {
                 return Err(ConfigError::Structural {
-                    place: place_of(key).unwrap_or_else(|| Place::from(self.origin(key).clone())),
+                    place: place_of(key).unwrap_or_else(|| SettingSource::from(self.origin(key).clone())),
                     partition: stored.name.clone(),
                     key,
                     old: old.to_string(),
@@ -311,34 +316,36 @@ impl Settings {
     }
 }
 
-/// A value of the environment or the command line: text as it is, lists split at commas.
+/// A value of the environment or the command line: text unchanged, lists split at commas.
 fn plain(key: Key, text: &str) -> Value {
     match key.info().shape {
-        Shape::List => Value::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
-        Shape::Pairs => Value::List(
+        ValueShape::List => Value::List(text.split(',').map(|item| item.trim().to_owned()).collect()),
+        ValueShape::Pairs => Value::List(
             text.split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect(),
         ),
-        Shape::Text | Shape::Size | Shape::Fraction | Shape::Whole => Value::Text(text.to_owned()),
+        ValueShape::Text | ValueShape::Size | ValueShape::Fraction | ValueShape::Whole => {
+            Value::Text(text.to_owned())
+        }
     }
 }
 
-/// A file's text, to find lines in.
-struct Source<'a> {
+/// A file's text, for line numbers.
+struct FileText<'a> {
     text: &'a str,
-    origin: Origin,
+    origin: SettingOrigin,
 }
 
-impl Source<'_> {
-    fn place(&self, at: usize) -> Place {
+impl FileText<'_> {
+    fn source_at(&self, at: usize) -> SettingSource {
         let line = 1 + self.text.bytes().take(at).filter(|&byte| byte == b'\n').count();
-        Place { origin: self.origin.clone(), line: Some(line) }
+        SettingSource { origin: self.origin.clone(), line: Some(line) }
     }
 
     fn read_table(
         &self,
         table: &DeTable<'_>,
         section: &str,
-        values: &mut BTreeMap<Key, Given>,
+        values: &mut BTreeMap<Key, GivenValue>,
     ) -> Result<(), ConfigError> {
         for (name, value) in table {
             let path = if section.is_empty() {
@@ -346,11 +353,11 @@ impl Source<'_> {
             } else {
                 format!("{section}.{}", name.get_ref())
             };
-            let place = self.place(name.span().start);
+            let place = self.source_at(name.span().start);
             match (Key::from_path(&path), value.get_ref()) {
                 (Some(key), value) => {
                     let value = read_value(key, value, &place)?;
-                    values.insert(key, Given { value, place });
+                    values.insert(key, GivenValue { value, source: place });
                 }
                 (None, DeValue::Table(inner)) if section.is_empty() && !inner.is_empty() => {
                     self.read_table(inner, &path, values)?;
@@ -362,8 +369,12 @@ impl Source<'_> {
     }
 }
 
-/// A key that is none: an empty `[cache]` is harmless, `cache = 5` and anything else is not.
-fn refuse_unless_empty_section(path: &str, value: &DeValue<'_>, place: Place) -> Result<(), ConfigError> {
+/// Not a key: an empty `[cache]` is accepted, `cache = 5` and anything else is not.
+fn refuse_unless_empty_section(
+    path: &str,
+    value: &DeValue<'_>,
+    place: SettingSource,
+) -> Result<(), ConfigError> {
     if !Key::ALL.iter().any(|key| key.section().0 == path) {
         let nearest = Key::nearest(path);
         return Err(ConfigError::UnknownKey { place, key: path.to_owned(), nearest });
@@ -375,20 +386,22 @@ fn refuse_unless_empty_section(path: &str, value: &DeValue<'_>, place: Place) ->
     Err(ConfigError::Value { place, key: path.to_owned(), value: shown(value), rule })
 }
 
-fn read_value(key: Key, value: &DeValue<'_>, place: &Place) -> Result<Value, ConfigError> {
+fn read_value(key: Key, value: &DeValue<'_>, place: &SettingSource) -> Result<Value, ConfigError> {
     let shape = key.info().shape;
     let read = match (shape, value) {
-        (Shape::Text | Shape::Size, DeValue::String(text)) => Some(Value::Text(text.to_string())),
-        (Shape::Size | Shape::Whole | Shape::Fraction, DeValue::Integer(number)) if number.radix() == 10 => {
+        (ValueShape::Text | ValueShape::Size, DeValue::String(text)) => Some(Value::Text(text.to_string())),
+        (ValueShape::Size | ValueShape::Whole | ValueShape::Fraction, DeValue::Integer(number))
+            if number.radix() == 10 =>
+        {
             Some(Value::Text(number.as_str().to_owned()))
         }
-        (Shape::Fraction, DeValue::Float(number)) => Some(Value::Text(number.as_str().to_owned())),
-        (Shape::List, DeValue::Array(items)) => {
+        (ValueShape::Fraction, DeValue::Float(number)) => Some(Value::Text(number.as_str().to_owned())),
+        (ValueShape::List, DeValue::Array(items)) => {
             let texts: Option<Vec<String>> =
                 items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
             texts.map(Value::List)
         }
-        (Shape::Pairs, DeValue::Table(pairs)) => {
+        (ValueShape::Pairs, DeValue::Table(pairs)) => {
             let pair = |(name, number): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| {
                 let DeValue::Integer(number) = number.get_ref() else { return None };
                 (number.radix() == 10).then(|| format!("{}={}", name.get_ref(), number.as_str()))
@@ -405,14 +418,14 @@ fn read_value(key: Key, value: &DeValue<'_>, place: &Place) -> Result<Value, Con
     })
 }
 
-fn shape_rule(shape: Shape) -> &'static str {
+fn shape_rule(shape: ValueShape) -> &'static str {
     match shape {
-        Shape::Text => "must be a text in quotes",
-        Shape::Size => "must be a size such as \"64KiB\", or a number of bytes",
-        Shape::Fraction => "must be a number from 0 to 1",
-        Shape::Whole => "must be a whole number",
-        Shape::Pairs => "must be names with whole numbers, as in climate = 2",
-        Shape::List => "must be a list of texts, as in [\"/data/0\", \"node1:/data\"]",
+        ValueShape::Text => "must be a text in quotes",
+        ValueShape::Size => "must be a size such as \"64KiB\", or a number of bytes",
+        ValueShape::Fraction => "must be a number from 0 to 1",
+        ValueShape::Whole => "must be a whole number",
+        ValueShape::Pairs => "must be names with whole numbers, as in climate = 2",
+        ValueShape::List => "must be a list of texts, as in [\"/data/0\", \"node1:/data\"]",
     }
 }
 

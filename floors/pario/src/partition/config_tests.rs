@@ -27,9 +27,9 @@ fn check_line_refused(line: &str, expected: &str) {
 fn reads_every_key() {
     let settings = file(
         "name = \"s\"\nservers = [\"/d/0\", \"N1:/d//1/\"]\nmetadata = \"/m\"\nstripe = 65536\nstore = \"direct\"\n\
-         memory = \"1GiB\"\nmethod = \"server-directed\"\nscheduler = \"mlf\"\nweights = { climate = 2, \"a b\" = 1 }\ntrace = \"/t\"\ntransport = \"tcp\"\n\
+         checksums = \"on\"\nmemory = \"1GiB\"\nmethod = \"server-directed\"\nscheduler = \"mlf\"\nweights = { climate = 2, \"a b\" = 1 }\ntrace = \"/t\"\ntransport = \"tcp\"\n\
          launch = \"rsh {host} {command}\"\nlog = \"info,pario=debug\"\n\
-         [cache]\noutbox = \"16MiB\"\nserver = \"1GiB\"\nhigh = 1\nlow = 0.25\n[network]\nbuffer = \"64KiB\"\nport = 7000\n[limits]\nstore = \"125MB\"\noperations = 2000\n",
+         [cache]\noutbox = \"16MiB\"\nserver = \"1GiB\"\nhigh = 1\nlow = 0.25\n[network]\nbuffer = \"64KiB\"\nport = 7000\nprotect = \"all\"\n[limits]\nstore = \"125MB\"\noperations = 2000\n",
     )
     .unwrap();
     assert_eq!(settings.servers[1].to_string(), "n1:/d/1");
@@ -38,11 +38,22 @@ fn reads_every_key() {
     assert_eq!((settings.stripe, settings.cache.outbox), (Size(65536), Size(16 << 20)));
     assert_eq!((settings.cache.high, settings.cache.low), (1.0, 0.25));
     assert_eq!((settings.network.buffer, settings.network.port), (Size(65536), 7000));
+    assert_eq!(settings.network.protect.word(), "all");
     assert_eq!((settings.limits.store, settings.limits.operations), (Size(125_000_000), 2000));
     assert_eq!((settings.weights["climate"], settings.weights["a b"], settings.weights.len()), (2, 1, 2));
     assert_eq!(settings.trace.as_deref(), Some(Path::new("/t")));
     assert_eq!(settings.scheduler.word(), "mlf");
-    assert!(Key::ALL.iter().all(|key| *settings.origin(*key) == Origin::File("p.toml".into())));
+    assert_eq!(settings.checksums.word(), "on");
+    assert!(Key::ALL.iter().all(|key| *settings.origin(*key) == SettingOrigin::File("p.toml".into())));
+}
+
+#[test]
+fn checksums_need_a_disk() {
+    check_line_refused("checksums = \"yes\"", "p.toml:3: checksums = \"yes\": must be one of: on, off");
+    check_line_refused(
+        "checksums = \"on\"\nstore = \"memory\"",
+        "p.toml:3: checksums = \"on\": must be \"off\" with store = \"memory\": its bytes are not on a disk",
+    );
 }
 
 #[test]
@@ -52,7 +63,7 @@ fn two_lines_are_enough() {
     assert_eq!(settings.names_dir(), Path::new("/d/0/names"));
     assert_eq!(settings.names_base(), None);
     assert_eq!(settings.stripe, Size(1 << 20));
-    assert_eq!(*settings.origin(Key::Stripe), Origin::Default);
+    assert_eq!(*settings.origin(Key::Stripe), SettingOrigin::Default);
 }
 
 #[test]
@@ -101,7 +112,7 @@ fn values_that_break_a_rule_are_named() {
     check_line_refused("stripe = 0", "p.toml:3: stripe = \"0\": must be from 4KiB to 1GiB");
     check_line_refused(
         "store = \"tape\"",
-        "p.toml:3: store = \"tape\": must be one of: files, direct, memory",
+        "p.toml:3: store = \"tape\": must be one of: files, direct, log, memory",
     );
     check_line_refused(
         "method = \"three-phase\"",
@@ -274,7 +285,7 @@ fn structural_settings_cannot_change_and_dynamic_ones_can() {
         Layers::new().stored(&stored).text("log = \"debug\"", Path::new("q.toml")).unwrap().check().unwrap();
     assert_eq!(again.servers, stored.servers);
     assert_eq!((again.log.as_str(), again.cache.low), ("debug", 0.1));
-    assert_eq!(again.origin(Key::CacheLow), &Origin::Stored);
+    assert_eq!(again.origin(Key::CacheLow), &SettingOrigin::Stored);
     for (line, key, old, new) in [
         ("stripe = \"64KiB\"", "stripe", "\"1MiB\"", "\"64KiB\""),
         ("store = \"memory\"", "store", "\"files\"", "\"memory\""),
@@ -305,7 +316,7 @@ fn what_the_environment_said_holds_for_one_up() {
     assert_eq!(first.log.as_str(), "trace");
     let second = Layers::new().stored(&first).check().unwrap();
     assert_eq!(second.log.as_str(), "warn");
-    assert_eq!(*second.origin(Key::Log), Origin::Default);
+    assert_eq!(*second.origin(Key::Log), SettingOrigin::Default);
     assert_eq!(second.cache.high, 0.9);
 }
 
@@ -318,7 +329,7 @@ fn show_lists_every_key_once() {
         (stripe.value.as_str(), stripe.origin.as_str(), stripe.kind.as_str()),
         ("\"1MiB\"", "default", "structural")
     );
-    assert_eq!(rows.iter().filter(|row| row.kind == "structural").count(), 5);
+    assert_eq!(rows.iter().filter(|row| row.kind == "structural").count(), 6);
 }
 
 fn check_survives(settings: &Settings) {
@@ -349,6 +360,10 @@ fn settings_without_a_part_are_refused() {
         part.as_object_mut().unwrap().remove(gone);
         assert!(serde_json::from_value::<Settings>(part).unwrap_err().to_string().contains(gone));
     }
+    // A dynamic one that an older release did not know has its default.
+    let mut older = json;
+    older["network"].as_object_mut().unwrap().remove("protect");
+    assert_eq!(serde_json::from_value::<Settings>(older).unwrap().network.protect.word(), "full");
 }
 
 proptest! {

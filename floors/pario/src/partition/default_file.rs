@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::keys::{Key, Kind};
+use super::keys::{Key, KeyKind};
 use super::settings::written_default;
 
 /// A partition file with every key, its default, and a line about it.
@@ -22,7 +22,7 @@ pub fn default_file() -> String {
         } else if section.is_empty() {
             file.push('\n');
         }
-        let fixed = if key.info().kind == Kind::Structural { " (fixed)" } else { "" };
+        let fixed = if key.info().kind == KeyKind::Structural { " (fixed)" } else { "" };
         let _ = writeln!(file, "# {}{fixed}", key.info().help);
         let default =
             || format!("{name} = {}", written_default(key).expect("a key has a default or an example"));

@@ -1,28 +1,37 @@
-//! Removing what a partition has put into directories, and nothing else.
+//! Removes a partition's data from its directories, and nothing else.
 //!
-//! Always: the identity goes last, so that a removal that was cut short can be repeated; a directory goes only if Pario
+//! Always: the identity is removed last, so that an interrupted removal can be repeated; a directory is removed only if Pario
 //! made it and it is empty.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use pario_core::PartitionId;
+use pario_sys::dir::{Dir, Missing, open_own, temporary_path};
 
 use super::disk;
-use super::identity::{CONTENTS, Hold, IDENTITY_FILE, Identity, IdentityError, LOCK_FILE, lock};
+use super::identity::{
+    CONTENTS, HeldDirectory, IDENTITY_FILE, Identity, IdentityError, LOCK_FILE, lock, not_own,
+};
 
-/// Removes a partition's data from directories of this machine, and then the directories that were made for it, those
-/// above included, as far as they are empty.
+/// Removes a partition's data from directories of this machine, and then the directories made for it, parents included, if they
+/// are empty.
 ///
-/// A directory that is gone, or has no identity, is passed over: an earlier removal came so far.
+/// A missing directory, or one without identity, is skipped: an earlier removal was interrupted there.
 ///
 /// # Errors
 /// [`IdentityError`] for the first directory that is served, belongs to another partition, or cannot be removed.
 pub fn destroy_all(dirs: &[PathBuf], partition: PartitionId) -> Result<(), IdentityError> {
     let mut made = Vec::new();
     for dir in dirs {
-        let Some(identity) = Identity::read(dir)? else { continue };
+        let opened = match open_own(dir, Missing::Refuse) {
+            Ok(owned) => owned.dir,
+            Err(error) if error.io().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => continue,
+            Err(error) => return Err(not_own(dir, error)),
+        };
+        let Some(identity) = Identity::read_in(&opened)? else { continue };
         if identity.partition != partition {
             return Err(IdentityError::Foreign {
                 dir: dir.clone(),
@@ -32,8 +41,8 @@ pub fn destroy_all(dirs: &[PathBuf], partition: PartitionId) -> Result<(), Ident
                 wanted_name: identity.name,
             });
         }
-        let lock = lock(dir)?;
-        remove_contents(dir)?;
+        let lock = lock(&opened)?;
+        remove_contents(&opened)?;
         drop(lock);
         made.extend(dir.ancestors().take(identity.made_directories as usize).map(Path::to_owned));
     }
@@ -49,14 +58,14 @@ pub fn destroy(dir: &Path, partition: PartitionId) -> Result<(), IdentityError> 
     destroy_all(&[dir.to_owned()], partition)
 }
 
-impl Hold {
-    /// Takes back what [`Identity::hold`] made, after a start that failed. A directory that was there before stays as it is.
+impl HeldDirectory {
+    /// Undoes [`Identity::hold`] after a failed start. A directory that existed before is kept.
     ///
     /// # Errors
-    /// [`IdentityError::Io`] if something cannot be removed.
+    /// [`IdentityError::Io`] if a file or directory cannot be removed.
     pub fn undo(self) -> Result<(), IdentityError> {
         if self.created {
-            remove_contents(&self.dir)?;
+            remove_contents(&self.opened)?;
             remove_empty(
                 self.dir
                     .ancestors()
@@ -69,12 +78,12 @@ impl Hold {
         Ok(())
     }
 
-    /// Removes the directory's contents while its lock is held: what a server does that is told to go for good.
+    /// Removes the directory's contents while its lock is held: a server's part of `pario down --destroy`.
     ///
     /// # Errors
-    /// [`IdentityError::Io`] if something cannot be removed.
+    /// [`IdentityError::Io`] if a file or directory cannot be removed.
     pub fn destroy(self) -> Result<(), IdentityError> {
-        remove_contents(&self.dir)?;
+        remove_contents(&self.opened)?;
         remove_empty(
             self.dir.ancestors().take(self.identity.made_directories as usize).map(Path::to_owned).collect(),
         );
@@ -83,39 +92,31 @@ impl Hold {
     }
 }
 
-/// Removes what is Pario's; the lock file may go while it is locked, since a lock on a file without a name counts for nobody.
-fn remove_contents(dir: &Path) -> Result<(), IdentityError> {
-    let failed =
-        |source| IdentityError::Io { dir: dir.to_owned(), doing: "cannot remove its contents", source };
+/// Removes Pario's files; the lock file may be removed while locked, since a lock on an unlinked file excludes no process.
+fn remove_contents(opened: &Dir) -> Result<(), IdentityError> {
+    let failed = |source| IdentityError::Io {
+        dir: opened.path().to_owned(),
+        doing: "cannot remove its contents",
+        source,
+    };
     for name in CONTENTS {
-        remove(&dir.join(name)).map_err(failed)?;
+        opened.remove_all(OsStr::new(name)).map_err(failed)?;
     }
     for name in [IDENTITY_FILE, LOCK_FILE] {
-        remove(&dir.join(name)).map_err(failed)?;
-        remove(&disk::beside(&dir.join(name), ".new")).map_err(failed)?;
+        opened.remove_all(OsStr::new(name)).map_err(failed)?;
+        opened.remove_all(disk::beside(Path::new(name), ".new").as_os_str()).map_err(failed)?;
     }
     Ok(())
 }
 
-/// Removes a file, a tree, or a symbolic link (never what it leads to); nothing there is as good.
-fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Removes directories that are empty, the deepest first; one that is not stays, with those above it.
+/// Removes empty directories, the deepest first; a directory that is not empty is kept, with its parents.
 fn remove_empty(mut dirs: Vec<PathBuf>) {
     dirs.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
     for dir in dirs {
         let _ = fs::remove_dir(dir);
     }
+    // It may have been made for another use, such as a removed registry.
+    let _ = fs::remove_dir(temporary_path());
 }
 
 #[cfg(test)]

@@ -2,19 +2,21 @@
 
 use super::*;
 use crate::partition::entry::tests::sample;
-use crate::partition::identity::{Role, StartMode};
+use crate::partition::identity::{DirectoryRole, StartMode};
 use pario_core::ServerIndex;
 
 const ID: PartitionId = PartitionId([1; 16]);
 
-fn hold(dir: &Path, server: u16, missing: u32) -> Hold {
-    let wanted = Identity::wanted(&sample("x", 4).settings, ID, ServerIndex(server), Role::Store);
+fn hold(dir: &Path, server: u16, missing: u32) -> HeldDirectory {
+    let wanted = Identity::wanted(&sample("x", 4).settings, ID, ServerIndex(server), DirectoryRole::Store);
     Identity { made_directories: missing, ..wanted }.hold(dir, StartMode::Fresh).unwrap()
 }
 
 fn fill(dir: &Path) {
     fs::create_dir_all(dir.join("objects/ab")).unwrap();
     fs::write(dir.join("objects/ab/1"), "data").unwrap();
+    fs::create_dir_all(dir.join("sums/ab")).unwrap();
+    fs::write(dir.join("sums/ab/1"), "checksums").unwrap();
     fs::create_dir(dir.join("names")).unwrap();
     fs::write(dir.join("log"), "").unwrap();
 }
@@ -35,7 +37,7 @@ fn nothing_is_left_of_directories_that_were_made() {
 #[test]
 fn the_last_server_to_go_takes_the_directories_above_along() {
     let root = tempfile::tempdir().unwrap();
-    let holds: Vec<Hold> =
+    let holds: Vec<HeldDirectory> =
         (0..3).map(|server| hold(&root.path().join(format!("new/{server}")), server, 2)).collect();
     for hold in holds {
         hold.undo().unwrap();

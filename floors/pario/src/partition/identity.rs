@@ -1,16 +1,19 @@
-//! The identity that each storage directory carries, and the lock that keeps a second server out of it.
+//! Identity file of each storage directory, and the lock that excludes a second server.
 //!
-//! Never: takes a directory that holds something of another partition, another server or another format. Always: the
-//! lock is taken before the identity is read or written, and held for the server's life. Layout: docs/formats/registry.md,
-//! section "Identity".
+//! Never: uses a directory with data of another partition, another server or another format. Always: the lock is acquired
+//! before the identity is read or written, and held for the server's lifetime. Format: docs/formats/registry.md, section
+//! "Identity".
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use pario_core::{Clock, PartitionId, ServerIndex, Size};
 use pario_sys::clock::MonotonicClock;
+use pario_sys::dir::{Dir, Missing, OwnError, OwnedDir, open_own};
 use pario_sys::process::start_ticks;
 use serde::{Deserialize, Serialize};
 
@@ -24,31 +27,50 @@ pub const STORAGE_FORMAT: u32 = 1;
 pub const IDENTITY_FILE: &str = "identity";
 /// File that the server of a directory holds locked.
 pub const LOCK_FILE: &str = "lock";
-/// File in which a server leaves to its successor what it put down ahead of clients that are not back.
-pub const AHEAD_FILE: &str = "ahead";
-/// What a server puts into its directory besides these.
-pub const CONTENTS: [&str; 5] = ["objects", "names", "log", "socket", AHEAD_FILE];
+/// File in which a server leaves to its successor the newer bytes that it wrote before late records of absent clients.
+pub const RESTART_LOG_FILE: &str = "ahead";
+/// Other files that a server puts into its directory.
+pub const CONTENTS: [&str; 10] = [
+    "objects",
+    "sums",
+    "names",
+    "log",
+    "log.1",
+    "socket",
+    RESTART_LOG_FILE,
+    REGISTERED_FILE,
+    COPY_DIRECTORY,
+    LOST_DIRECTORY,
+];
+/// File in which a server records the registry of its partition.
+pub const REGISTERED_FILE: &str = "registered";
+/// Directory with the second copy of names: on the second server, or beside the names of the only one.
+pub const COPY_DIRECTORY: &str = "names.copy";
+/// Directory with objects that no file claims, moved there by `pario doctor --repair`.
+pub const LOST_DIRECTORY: &str = "lost+found";
+/// Longest identity that is read.
+const IDENTITY_BYTES_MAX: u64 = 64 << 10;
 
-/// What a directory is for.
+/// Purpose of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum DirectoryRole {
     /// A server's storage directory.
     Store,
     /// The directory of names and inodes, where it is not within the first server's.
     Names,
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for DirectoryRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Role::Store => "store",
-            Role::Names => "names",
+            DirectoryRole::Store => "store",
+            DirectoryRole::Names => "names",
         })
     }
 }
 
-/// What a directory says of itself.
+/// Identity of a storage directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
@@ -58,21 +80,21 @@ pub struct Identity {
     pub partition: PartitionId,
     /// Its name.
     pub name: String,
-    /// What the directory is for.
-    pub role: Role,
-    /// Which server's it is.
+    /// Purpose of the directory.
+    pub role: DirectoryRole,
+    /// Index of its server.
     pub server: ServerIndex,
-    /// How many servers the partition has.
+    /// Number of servers of the partition.
     pub servers: u16,
     /// Bytes of a block.
     pub stripe: Size,
-    /// What the server stands on.
+    /// Storage backend of the server.
     pub store: String,
     /// When it was made, in seconds since 1970.
     pub created_unix_s: u64,
-    /// How many directories were made for it, itself first, then those above it; so many go with it if they are empty.
-    /// Servers that start at once share directories above; whoever starts them counts before (see [`count_missing`]) and
-    /// puts the number into what is wanted, so that whoever is removed last takes them along.
+    /// Directories made for it, itself first, then its parents; on removal they are removed if empty. Servers that start
+    /// concurrently share parents: the starter counts before (see [`count_missing`]) and passes the number, so that the
+    /// directory removed last removes them.
     pub made_directories: u32,
 }
 
@@ -82,11 +104,11 @@ pub struct Identity {
 pub enum StartMode {
     /// The partition is being created.
     Fresh,
-    /// The partition was complete once: what is missing is lost or not mounted.
+    /// The partition was complete before: a missing directory is lost or not mounted.
     Existing,
 }
 
-/// Why a directory cannot be used; each prints as one line that names both sides.
+/// Why a directory cannot be used; each prints as one line with found and expected values.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// It belongs to another partition.
@@ -94,16 +116,16 @@ pub enum IdentityError {
     Foreign {
         /// Which directory.
         dir: PathBuf,
-        /// Whose it is.
+        /// Its partition.
         found: PartitionId,
-        /// Whose it is, by name.
+        /// Its partition's name.
         found_name: String,
-        /// For whom it was wanted.
+        /// The expected partition.
         wanted: PartitionId,
-        /// For whom, by name.
+        /// The expected partition's name.
         wanted_name: String,
     },
-    /// It is this partition's, but for something else.
+    /// It belongs to this partition, with other parameters.
     #[error("{} was made with {what} {found}, but is wanted with {what} {wanted}: put `servers` back in the order of creation, and settings as they were", .dir.display())]
     Other {
         /// Which directory.
@@ -115,7 +137,7 @@ pub enum IdentityError {
         /// As wanted.
         wanted: String,
     },
-    /// Another version made it.
+    /// Made by another version.
     #[error("{} has storage format {found}, this version of Pario knows {STORAGE_FORMAT}: use the version that made it", .dir.display())]
     Format {
         /// Which directory.
@@ -123,7 +145,7 @@ pub enum IdentityError {
         /// Its format.
         found: i64,
     },
-    /// Its identity cannot be understood.
+    /// Its identity cannot be parsed.
     #[error("{}: its identity file is damaged ({reason}): restore it from another copy, or move the directory away", .dir.display())]
     Damaged {
         /// Which directory.
@@ -131,7 +153,7 @@ pub enum IdentityError {
         /// What is wrong.
         reason: String,
     },
-    /// It should be there and is not.
+    /// It is missing.
     #[error("{} has lost partition '{name}' (server {server}): {what} is missing; is its disk mounted?", .dir.display())]
     Missing {
         /// Which directory.
@@ -157,6 +179,9 @@ pub enum IdentityError {
         /// Which path.
         dir: PathBuf,
     },
+    /// Another user owns it, or could change it.
+    #[error(transparent)]
+    NotOwn(OwnError),
     /// It cannot be written.
     #[error("{} cannot be written: {source}", .dir.display())]
     NotWritable {
@@ -165,22 +190,34 @@ pub enum IdentityError {
         /// Why.
         source: io::Error,
     },
-    /// Another server has it.
+    /// Another server uses it.
     #[error("{} is being served{}: take that partition down first", .dir.display(), by(.pid))]
     Served {
         /// Which directory.
         dir: PathBuf,
-        /// By whom.
+        /// The server's process.
         pid: Option<u32>,
+    },
+    /// A server of another registry's partition uses it.
+    #[error("{} is being served by process {pid} for registry {} on {host}: use that registry (PARIO_REGISTRY), or take the partition down there", .dir.display(), .registry.display())]
+    Elsewhere {
+        /// Which directory.
+        dir: PathBuf,
+        /// The server's process.
+        pid: u32,
+        /// Host of that registry.
+        host: String,
+        /// That registry.
+        registry: PathBuf,
     },
     /// The operating system failed otherwise.
     #[error("{}: {doing}: {source}", .dir.display())]
     Io {
         /// Which directory.
         dir: PathBuf,
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -190,7 +227,7 @@ fn by(pid: &Option<u32>) -> String {
 }
 
 impl IdentityError {
-    /// The identity that the directory has instead, where the names agree: what [`super::claim::Birth::Found`] takes.
+    /// The identity found in the directory if the names agree: for [`super::claim::Birth::Found`].
     #[must_use]
     pub fn found(&self) -> Option<PartitionId> {
         let IdentityError::Foreign { found, found_name, wanted_name, .. } = self else { return None };
@@ -198,25 +235,32 @@ impl IdentityError {
     }
 }
 
-/// A storage directory that is this process's: identity checked, lock held until this value is dropped.
+/// A storage directory held by this process: identity checked, lock held until drop.
 #[derive(Debug)]
-pub struct Hold {
+pub struct HeldDirectory {
     /// Which directory.
     pub dir: PathBuf,
     /// What it is.
     pub identity: Identity,
-    /// Whether the identity was written just now.
+    /// Whether the identity was just written.
     pub created: bool,
+    /// The directory as checked: its files are opened through this descriptor.
+    pub(crate) opened: Arc<Dir>,
     pub(super) lock: FileLock,
 }
 
 impl Identity {
-    /// What server `server` of a partition expects to find.
+    /// The expected identity of server `server` of a partition.
     ///
     /// # Panics
-    /// If the partition has more servers than any can have; [`Settings`] cannot say so.
+    /// If the partition has more than 1024 servers; [`Settings`] excludes that.
     #[must_use]
-    pub fn wanted(settings: &Settings, partition: PartitionId, server: ServerIndex, role: Role) -> Identity {
+    pub fn wanted(
+        settings: &Settings,
+        partition: PartitionId,
+        server: ServerIndex,
+        role: DirectoryRole,
+    ) -> Identity {
         Identity {
             format: STORAGE_FORMAT,
             partition,
@@ -231,17 +275,25 @@ impl Identity {
         }
     }
 
-    /// The identity of a directory; `None` if it has none, or is not there.
+    /// The identity of a directory; `None` if it has none, or is missing.
     ///
     /// # Errors
-    /// [`IdentityError`] if it cannot be read or understood.
+    /// [`IdentityError`] if it cannot be read or parsed, or the directory does not belong to the user.
     pub fn read(dir: &Path) -> Result<Option<Identity>, IdentityError> {
-        let text = match fs::read_to_string(dir.join(IDENTITY_FILE)) {
+        match open_own(dir, Missing::Refuse) {
+            Ok(owned) => Identity::read_in(&owned.dir),
+            Err(error) if error.io().is_some_and(|error| error.kind() == io::ErrorKind::NotFound) => Ok(None),
+            Err(error) => Err(not_own(dir, error)),
+        }
+    }
+
+    /// The same of a directory that is open.
+    pub(super) fn read_in(opened: &Dir) -> Result<Option<Identity>, IdentityError> {
+        let dir = opened.path();
+        let text = disk::read(opened, OsStr::new(IDENTITY_FILE), IDENTITY_BYTES_MAX);
+        let text = match text.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other)) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                return Err(IdentityError::NotDirectory { dir: dir.to_owned() });
-            }
             Err(source) => {
                 return Err(IdentityError::Io {
                     dir: dir.to_owned(),
@@ -261,52 +313,53 @@ impl Identity {
         toml::from_str(&text).map(Some).map_err(complaint)
     }
 
-    /// Makes a directory this process's: makes it if `mode` allows, locks it, writes or checks its identity.
+    /// Holds a directory: makes it if `mode` allows, locks it, writes or checks its identity.
     ///
     /// # Errors
     /// [`IdentityError`]; a directory that was made for it is removed again.
-    pub fn hold(self, dir: &Path, mode: StartMode) -> Result<Hold, IdentityError> {
-        let made = self.prepare(dir, mode)?.max(self.made_directories);
-        let held = self.hold_prepared(dir, mode, made);
+    pub fn hold(self, dir: &Path, mode: StartMode) -> Result<HeldDirectory, IdentityError> {
+        let OwnedDir { dir: opened, made } = self.prepare(dir, mode)?;
+        let made = made.max(self.made_directories);
+        let held = self.hold_prepared(opened, mode, made);
         if held.is_err() {
             remove_made(dir, made);
         }
         held
     }
 
-    /// Sees that there is a directory; returns how many were made.
-    fn prepare(&self, dir: &Path, mode: StartMode) -> Result<u32, IdentityError> {
-        match fs::metadata(dir) {
-            Ok(metadata) if !metadata.is_dir() => Err(IdentityError::NotDirectory { dir: dir.to_owned() }),
-            Ok(_) => Ok(0),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && mode == StartMode::Existing => {
-                Err(self.missing(dir, "the directory"))
+    /// Makes or checks the directory and its owner.
+    fn prepare(&self, dir: &Path, mode: StartMode) -> Result<OwnedDir, IdentityError> {
+        let missing = match mode {
+            StartMode::Fresh => Missing::Make,
+            StartMode::Existing => Missing::Refuse,
+        };
+        open_own(dir, missing).map_err(|error| match error.io().map(io::Error::kind) {
+            Some(io::ErrorKind::NotFound) if mode == StartMode::Existing => {
+                self.missing(dir, "the directory")
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                disk::make_directories(dir).map_err(|source| cannot_write(dir, source))
-            }
-            Err(error) => Err(cannot_write(dir, error)),
-        }
+            Some(_) | None => not_own(dir, error),
+        })
     }
 
-    fn hold_prepared(self, dir: &Path, mode: StartMode, made: u32) -> Result<Hold, IdentityError> {
-        let lock = lock(dir)?;
-        let held = match Identity::read(dir)? {
+    fn hold_prepared(self, opened: Dir, mode: StartMode, made: u32) -> Result<HeldDirectory, IdentityError> {
+        let dir = opened.path().to_owned();
+        let lock = lock(&opened)?;
+        let (identity, created) = match Identity::read_in(&opened)? {
             Some(found) => {
-                self.check(&found, dir)?;
-                Hold { dir: dir.to_owned(), identity: found, created: false, lock }
+                self.check(&found, &dir)?;
+                (found, false)
             }
             None if mode == StartMode::Existing => {
-                let _ = fs::remove_file(dir.join(LOCK_FILE));
-                return Err(self.missing(dir, "its identity"));
+                let _ = opened.remove_file(Path::new(LOCK_FILE));
+                return Err(self.missing(&dir, "its identity"));
             }
             None => {
                 let identity = Identity { made_directories: made, ..self };
-                identity.write(dir)?;
-                Hold { dir: dir.to_owned(), identity, created: true, lock }
+                identity.write(&opened)?;
+                (identity, true)
             }
         };
-        Ok(held)
+        Ok(HeldDirectory { dir, identity, created, opened: Arc::new(opened), lock })
     }
 
     fn missing(&self, dir: &Path, what: &'static str) -> IdentityError {
@@ -339,29 +392,34 @@ impl Identity {
         }
     }
 
-    fn write(&self, dir: &Path) -> Result<(), IdentityError> {
-        if let Some(what) = CONTENTS.into_iter().find(|name| dir.join(name).symlink_metadata().is_ok()) {
-            let _ = fs::remove_file(dir.join(LOCK_FILE));
-            return Err(IdentityError::Remains { dir: dir.to_owned(), what });
-        }
+    fn write(&self, opened: &Dir) -> Result<(), IdentityError> {
+        let dir = opened.path();
         let failed = |source| cannot_write(dir, source);
+        for what in CONTENTS {
+            if opened.stat(Path::new(what)).map_err(failed)?.is_some() {
+                let _ = opened.remove_file(Path::new(LOCK_FILE));
+                return Err(IdentityError::Remains { dir: dir.to_owned(), what });
+            }
+        }
         let text = toml::to_string(self).map_err(|error| failed(io::Error::other(error)))?;
         let text = format!("# This directory belongs to a Pario partition. Do not edit.\n{text}");
-        disk::write_atomically(&dir.join(IDENTITY_FILE), text.as_bytes()).map_err(failed)?;
-        // The directories made for it must survive a power cut as well.
+        disk::write_atomically(opened, OsStr::new(IDENTITY_FILE), text.as_bytes())
+            .map_err(|error| not_own(dir, error))?;
+        // The directories made for it must also survive a power failure.
         let above = dir.ancestors().take(self.made_directories as usize);
         above.map(disk::sync_directory_of).collect::<io::Result<Vec<()>>>().map(drop).map_err(failed)
     }
 }
 
-/// How long a server that was killed may take to go: its threads may be inside the disk.
+/// Time limit for a killed server to exit: its threads may be in disk I/O.
 const DYING_MS_MAX: u64 = 5000;
 
-/// Locks a directory for this process. A holder that is already dead, but not yet gone, is waited for.
-pub(super) fn lock(dir: &Path) -> Result<FileLock, IdentityError> {
+/// Locks a directory for this process. Waits for a holder that is killed but has not yet exited.
+pub(super) fn lock(opened: &Dir) -> Result<FileLock, IdentityError> {
+    let dir = opened.path();
     let began = MonotonicClock.now();
     loop {
-        let pid = match disk::try_lock(&dir.join(LOCK_FILE)).map_err(|source| cannot_write(dir, source))? {
+        let pid = match disk::try_lock(opened, OsStr::new(LOCK_FILE)).map_err(|error| not_own(dir, error))? {
             Attempt::Locked(lock) => return Ok(lock),
             Attempt::Held(pid) => pid,
         };
@@ -370,7 +428,7 @@ pub(super) fn lock(dir: &Path) -> Result<FileLock, IdentityError> {
             return Err(IdentityError::Served { dir: dir.to_owned(), pid });
         }
         let pause = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-        // An empty poll is a pause.
+        // An empty `poll` sleeps.
         let _ = rustix::event::poll(&mut [], Some(&pause));
     }
 }
@@ -382,7 +440,18 @@ fn cannot_write(dir: &Path, source: io::Error) -> IdentityError {
     IdentityError::NotWritable { dir: dir.to_owned(), source }
 }
 
-/// Removes directories that were made and hold nothing but a lock file.
+/// A directory that could not be opened as the user's.
+pub(super) fn not_own(dir: &Path, error: OwnError) -> IdentityError {
+    match error {
+        OwnError::Io { source, .. } => cannot_write(dir, source),
+        refused @ (OwnError::Owner { .. }
+        | OwnError::Writable { .. }
+        | OwnError::Link { .. }
+        | OwnError::File { .. }) => IdentityError::NotOwn(refused),
+    }
+}
+
+/// Removes made directories that are empty except for a lock file.
 fn remove_made(dir: &Path, made: u32) {
     if made == 0 {
         return;
@@ -395,7 +464,7 @@ fn remove_made(dir: &Path, made: u32) {
     }
 }
 
-/// How many directories making `dir` would make.
+/// Number of directories that making `dir` would create.
 #[must_use]
 pub fn count_missing(dir: &Path) -> u32 {
     let missing =
@@ -403,7 +472,7 @@ pub fn count_missing(dir: &Path) -> u32 {
     u32::try_from(missing.count()).unwrap_or(0)
 }
 
-/// The identity that a partition's directories on this machine already carry under its name: its registry entry was lost.
+/// The identity that a partition's directories on this machine already have under its name: its registry entry was lost.
 ///
 /// # Errors
 /// [`IdentityError`] if an identity cannot be read.

@@ -1,4 +1,4 @@
-//! Every way in which a directory can be the wrong one, and the line for it.
+//! Wrong directories of every kind, and their error messages.
 
 use super::*;
 use crate::partition::entry::tests::sample;
@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 const ID: PartitionId = PartitionId([1; 16]);
 
 fn wanted(server: u16) -> Identity {
-    Identity::wanted(&sample("x", 4).settings, ID, ServerIndex(server), Role::Store)
+    Identity::wanted(&sample("x", 4).settings, ID, ServerIndex(server), DirectoryRole::Store)
 }
 
 #[track_caller]
-fn check_refused(result: Result<Hold, IdentityError>, parts: &[&str]) {
+fn check_refused(result: Result<HeldDirectory, IdentityError>, parts: &[&str]) {
     let message = result.unwrap_err().to_string();
     assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     assert!(!message.contains('\n'));
@@ -67,7 +67,7 @@ fn another_partition_server_or_setting_is_refused() {
         );
         let changed = Identity { store: "direct".into(), ..wanted(1) };
         check_refused(changed.hold(&dir, mode), &["store files, but is wanted with store direct"]);
-        let changed = Identity { role: Role::Names, ..wanted(1) };
+        let changed = Identity { role: DirectoryRole::Names, ..wanted(1) };
         check_refused(changed.hold(&dir, mode), &["role store, but is wanted with role names"]);
     }
     assert_eq!(fs::read(dir.join(IDENTITY_FILE)).unwrap(), before);
@@ -121,7 +121,7 @@ fn files_and_places_that_cannot_be_written_are_named() {
     fs::write(&file, "").unwrap();
     check_refused(wanted(0).hold(&file, StartMode::Fresh), &["file is not a directory"]);
     check_refused(wanted(0).hold(&file.join("below"), StartMode::Fresh), &["is not a directory"]);
-    // No permission bits stop root; nobody makes directories in /proc.
+    // Permission bits do not stop root, but not even root makes directories in /proc.
     check_refused(
         wanted(0).hold(Path::new("/proc/pario/x"), StartMode::Fresh),
         &["/proc/pario/x cannot be written"],
@@ -148,7 +148,11 @@ fn finds_what_the_registry_lost() {
     }
     assert_eq!(find_existing(&settings).unwrap(), None);
     let dir = settings.servers[1].dir.clone();
-    drop(Identity::wanted(&settings, ID, ServerIndex(1), Role::Store).hold(&dir, StartMode::Fresh).unwrap());
+    drop(
+        Identity::wanted(&settings, ID, ServerIndex(1), DirectoryRole::Store)
+            .hold(&dir, StartMode::Fresh)
+            .unwrap(),
+    );
     assert_eq!(find_existing(&settings).unwrap(), Some(ID));
     settings.name = "another".into();
     assert_eq!(find_existing(&settings).unwrap(), None);

@@ -1,5 +1,5 @@
-//! The one table of settings: key in the file, variable, option, kind, default, help. Files, environment, command line,
-//! `pario config show` and the default file all read it.
+//! The table of settings: key in the file, variable, option, kind, default, help. Read by the partition file, the environment,
+//! the command line, `pario config show` and the default file.
 //!
 //! Always: every [`Key`] has one row; keys, variables and options are each unique.
 
@@ -9,25 +9,25 @@ use std::str::FromStr;
 
 /// Whether a setting can be changed after the partition was created.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum KeyKind {
     /// Fixed at creation and stored with the partition.
     Structural,
-    /// May be another at each `up`.
+    /// May differ at each `up`.
     Dynamic,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kind::Structural => "structural",
-            Kind::Dynamic => "dynamic",
+            KeyKind::Structural => "structural",
+            KeyKind::Dynamic => "dynamic",
         })
     }
 }
 
-/// How a setting is written in the file.
+/// Syntax of a setting in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum ValueShape {
     /// A text in quotes.
     Text,
     /// A text such as `"64KiB"`, or a number of bytes.
@@ -42,7 +42,7 @@ pub enum Shape {
     Pairs,
 }
 
-/// What one row of the table says.
+/// One row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyInfo {
     /// Path in the partition file, `section.key`.
@@ -52,12 +52,12 @@ pub struct KeyInfo {
     /// Command-line option.
     pub option: &'static str,
     /// Structural or dynamic.
-    pub kind: Kind,
-    /// How it is written.
-    pub shape: Shape,
-    /// Default as it would be written in the file, without quotes; `None`: must be given, or follows from others.
+    pub kind: KeyKind,
+    /// Syntax.
+    pub shape: ValueShape,
+    /// Default in the file's syntax, without quotes; `None`: required, or derived from others.
     pub default: Option<&'static str>,
-    /// One line for people.
+    /// Help, one line.
     pub help: &'static str,
 }
 
@@ -78,7 +78,7 @@ macro_rules! keys {
             pub fn info(self) -> KeyInfo {
                 match self {
                     $(Key::$key => KeyInfo {
-                        path: $path, variable: $variable, option: $option, kind: Kind::$kind, shape: Shape::$shape,
+                        path: $path, variable: $variable, option: $option, kind: KeyKind::$kind, shape: ValueShape::$shape,
                         default: $default, help: $help,
                     },)*
                 }
@@ -97,7 +97,9 @@ keys! {
     Stripe "stripe" "PARIO_STRIPE" "--stripe" Structural Size Some("1MiB"),
         "Files are cut into blocks of this size and dealt to the servers in turn; a multiple of 4KiB.";
     Store "store" "PARIO_STORE" "--store" Structural Text Some("files"),
-        "What servers stand on: files (page cache), direct (past it, with the server's own cache), memory.";
+        "What servers stand on: files (page cache), direct (past it, own cache), log (containers), memory.";
+    Checksums "checksums" "PARIO_CHECKSUMS" "--checksums" Structural Text Some("off"),
+        "Keep checksums of stored bytes and compare them at every read: on, off; not with store = \"memory\".";
     Memory "memory" "PARIO_MEMORY" "--memory" Dynamic Size Some("4GiB"),
         "What each server holds at most with store = \"memory\".";
     Method "method" "PARIO_METHOD" "--method" Dynamic Text Some("auto"),
@@ -126,6 +128,8 @@ keys! {
         "Largest piece of data in one message.";
     NetworkPort "network.port" "PARIO_NETWORK_PORT" "--port" Dynamic Whole Some("0"),
         "TCP port of the first server, the others follow; 0: any that is free.";
+    NetworkProtect "network.protect" "PARIO_NETWORK_PROTECT" "--protect" Dynamic Text Some("full"),
+        "Which connections are encrypted and authenticated: full (TCP between hosts), none, all (TCP on loopback too).";
     LimitsStore "limits.store" "PARIO_LIMITS_STORE" "--limit-store" Dynamic Size Some("0"),
         "What each server's store gets through in a second, as in 125MB; 0: as much as it can. It then lends no descriptors.";
     LimitsOperations "limits.operations" "PARIO_LIMITS_OPERATIONS" "--limit-operations" Dynamic Whole Some("0"),
@@ -150,7 +154,7 @@ impl Key {
     pub fn nearest(path: &str) -> Option<&'static str> {
         let last = |path: &'static str| path.rsplit('.').next().unwrap_or(path);
         let close = |known: &'static str| {
-            // A key at the top that belongs into a section, or the reverse, is found by its last part.
+            // A key in the wrong section is found by its last component.
             edit_distance(path, known)
                 .min(edit_distance(path.rsplit('.').next().unwrap_or(path), last(known)) + 1)
         };
@@ -165,7 +169,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that make one text of the other.
+/// Insertions, deletions, replacements and transpositions that turn one text into the other.
 fn edit_distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().take(64).collect(), to.chars().collect());
     let mut rows = vec![vec![0usize; to.len() + 1]; from.len() + 1];
@@ -186,10 +190,10 @@ fn edit_distance(from: &str, to: &str) -> usize {
     rows[from.len()][to.len()]
 }
 
-/// Where a setting's value came from.
+/// Origin of a setting's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// Nobody said anything.
+pub enum SettingOrigin {
+    /// Not set.
     Default,
     /// Stored with the partition when it was created or last brought up.
     Stored,
@@ -201,28 +205,28 @@ pub enum Origin {
     Option(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("default"),
-            Origin::Stored => f.write_str("stored"),
-            Origin::File(path) => write!(f, "file {}", path.display()),
-            Origin::Environment(variable) => write!(f, "environment {variable}"),
-            Origin::Option(option) => write!(f, "option {option}"),
+            SettingOrigin::Default => f.write_str("default"),
+            SettingOrigin::Stored => f.write_str("stored"),
+            SettingOrigin::File(path) => write!(f, "file {}", path.display()),
+            SettingOrigin::Environment(variable) => write!(f, "environment {variable}"),
+            SettingOrigin::Option(option) => write!(f, "option {option}"),
         }
     }
 }
 
-impl FromStr for Origin {
+impl FromStr for SettingOrigin {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Origin, String> {
+    fn from_str(text: &str) -> Result<SettingOrigin, String> {
         match text.split_once(' ') {
-            None if text == "default" => Ok(Origin::Default),
-            None if text == "stored" => Ok(Origin::Stored),
-            Some(("file", path)) => Ok(Origin::File(PathBuf::from(path))),
-            Some(("environment", variable)) => Ok(Origin::Environment(variable.to_owned())),
-            Some(("option", option)) => Ok(Origin::Option(option.to_owned())),
+            None if text == "default" => Ok(SettingOrigin::Default),
+            None if text == "stored" => Ok(SettingOrigin::Stored),
+            Some(("file", path)) => Ok(SettingOrigin::File(PathBuf::from(path))),
+            Some(("environment", variable)) => Ok(SettingOrigin::Environment(variable.to_owned())),
+            Some(("option", option)) => Ok(SettingOrigin::Option(option.to_owned())),
             _ => Err(format!("'{text}' is not an origin of a setting")),
         }
     }
@@ -268,14 +272,14 @@ mod tests {
     #[test]
     fn origins_survive_text() {
         for origin in [
-            Origin::Default,
-            Origin::Stored,
-            Origin::File("/a b/c.toml".into()),
-            Origin::Environment("PARIO_LOG".into()),
-            Origin::Option("--stripe".into()),
+            SettingOrigin::Default,
+            SettingOrigin::Stored,
+            SettingOrigin::File("/a b/c.toml".into()),
+            SettingOrigin::Environment("PARIO_LOG".into()),
+            SettingOrigin::Option("--stripe".into()),
         ] {
             assert_eq!(origin.to_string().parse(), Ok(origin));
         }
-        assert!("nonsense".parse::<Origin>().is_err());
+        assert!("nonsense".parse::<SettingOrigin>().is_err());
     }
 }

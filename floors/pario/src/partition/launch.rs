@@ -1,8 +1,8 @@
-//! Starting the servers of a partition: all at once, all or none.
+//! Starts the servers of a partition: in parallel, all or none.
 //!
-//! Never: puts the secret on a command line or into an environment; leaves a server, or a directory that it made, behind
-//! after a start that failed. Always: servers run on their own only after [`Launched::commit`]; write them into the
-//! registry before it, so that whatever dies in between can be found.
+//! Never: passes the secret on a command line or in an environment; leaves a server, or a directory that it made, after a
+//! failed start. Always: servers run on their own only after [`Launched::commit`]; write them into the registry first, so that
+//! they can be found if this process dies in between.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,52 +16,60 @@ use super::address::{ServerAddress, own_host};
 use super::choices::TransportChoice;
 use super::claim::Claimed;
 use super::destroy::destroy_all;
-use super::entry::{Entry, ServerEntry};
+use super::entry::{RegistryEntry, ServerEntry};
 use super::identity::{StartMode, count_missing};
 use super::protocol::{
-    BACKGROUND_ARGUMENT, Listen, ListenTcp, NamesPlace, Order, SERVE_ARGUMENTS, ServeSpec, to_line,
+    BACKGROUND_ARGUMENT, Listen, ListenTcp, NamesDirectory, RegistryRecord, SERVE_ARGUMENTS, ServeSpec,
+    StartOrder, to_line,
 };
 pub use super::starting::Cause;
-use super::starting::{Starting, Step, drive, give_up, send_last};
+use super::starting::{StartStep, Starting, drive, give_up, send_last};
 
-/// How long the servers of a partition may take to answer, unless told otherwise.
+/// Default time limit for the servers of a partition to answer.
 pub const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// What is to be started.
+/// Specification of a start.
 #[derive(Clone, Debug)]
 pub struct LaunchPlan {
-    /// The partition as it was claimed.
-    pub entry: Entry,
+    /// The claimed partition.
+    pub entry: RegistryEntry,
     /// Whether missing directories are made.
     pub mode: StartMode,
     /// The `pario` command, on this machine and on others.
     pub binary: PathBuf,
-    /// Labels of the nodes that the servers of this machine play, dealt to them in blocks; none: all play the node that
-    /// `PARIO_NODE` says, if any.
+    /// Node labels of the servers on this machine, assigned in blocks; empty: the label of `PARIO_NODE`, if any.
     pub nodes: Vec<String>,
+    /// Running servers, left alone.
+    pub living: Vec<ServerEntry>,
+    /// The registry that the partition is in.
+    pub registry: PathBuf,
+    /// Whether the registry did not have the partition, although its directories exist.
+    pub anew: bool,
+    /// Missing directories of a complete partition are made again, empty.
+    pub accept_loss: bool,
 }
 
 /// One server that did not start.
 #[derive(Debug)]
-pub struct Failure {
+pub struct ServerFailure {
     /// Which.
     pub index: ServerIndex,
-    /// Where it should be.
+    /// Its address.
     pub address: ServerAddress,
-    /// Why it is not.
+    /// The cause.
     pub cause: Cause,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ServerFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "server {} ({}): {}", self.index, self.address, self.cause)
     }
 }
 
-/// Why a partition did not start; nothing of it runs.
+/// Why a partition did not start; none of its servers runs.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// Servers that did not start; the others were taken down.
+    /// Servers that did not start; the others were ended.
     #[error("partition '{name}': {} of {servers} servers did not start: {}", .failures.len(), list(.failures))]
     Servers {
         /// Of which partition.
@@ -69,7 +77,7 @@ pub enum LaunchError {
         /// Of how many.
         servers: usize,
         /// Which did not, and why.
-        failures: Vec<Failure>,
+        failures: Vec<ServerFailure>,
     },
     /// Unix sockets do not reach other machines.
     #[error(
@@ -85,18 +93,18 @@ pub enum LaunchError {
     },
 }
 
-fn list(failures: &[Failure]) -> String {
-    failures.iter().map(Failure::to_string).collect::<Vec<_>>().join("; ")
+fn list(failures: &[ServerFailure]) -> String {
+    failures.iter().map(ServerFailure::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl LaunchError {
-    /// The identity that all directories which refused have under the partition's own name: the registry lost the
-    /// partition, and [`super::claim::Birth::Found`] brings it back.
+    /// The identity that all refusing directories have under the partition's name: the registry lost the partition, and
+    /// [`super::claim::Birth::Found`] restores it.
     #[must_use]
     pub fn found(&self) -> Option<PartitionId> {
         let LaunchError::Servers { failures, .. } = self else { return None };
-        let found = |failure: &Failure| match &failure.cause {
-            Cause::Said { found, .. } => *found,
+        let found = |failure: &ServerFailure| match &failure.cause {
+            Cause::Reported { found, .. } => *found,
             Cause::Spawn { .. } | Cause::Exited { .. } | Cause::Silent { .. } => None,
         };
         let first = found(failures.first()?)?;
@@ -104,7 +112,7 @@ impl LaunchError {
     }
 }
 
-/// Servers that are up and wait for leave to serve on their own; dropped without it, they end.
+/// Servers that are up and wait for [`Launched::commit`]; on drop they end.
 #[derive(Debug)]
 pub struct Launched {
     servers: Vec<ServerEntry>,
@@ -120,26 +128,34 @@ pub fn start_all(plan: &LaunchPlan, limit: Duration) -> Result<Launched, LaunchE
     reap();
     plan.check()?;
     let mut starting: Vec<Starting> = plan.specs().iter().map(|spec| plan.spawn(spec)).collect();
-    drive(&mut starting, Step::Ready, limit);
+    drive(&mut starting, StartStep::Ready, limit);
     let starting = plan.fail_if_any(starting)?;
-    let servers: Vec<ServerEntry> = starting.iter().map(|server| plan.server_entry(server)).collect();
-    let starting = plan.introduce(starting, &servers, limit)?;
+    let mut servers: Vec<ServerEntry> = starting.iter().map(|server| plan.server_entry(server)).collect();
+    servers.extend(plan.living.iter().cloned());
+    servers.sort_by_key(|server| server.index);
+    let starting = plan.send_peers(starting, &servers, limit)?;
     Ok(Launched { servers, starting, plan: plan.clone() })
 }
 
 impl Launched {
-    /// The servers, in order, for the registry.
+    /// All servers of the partition, in order, for the registry.
     #[must_use]
     pub fn servers(&self) -> &[ServerEntry] {
         &self.servers
     }
 
-    /// Lets the servers serve on their own.
+    /// Notes of the servers for the user.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.starting.iter().flat_map(|server| server.notes.clone()).collect()
+    }
+
+    /// Detaches the servers.
     #[must_use]
     pub fn commit(mut self) -> Vec<ServerEntry> {
         let mut starting = std::mem::take(&mut self.starting);
         for server in &mut starting {
-            server.order(&Order::Go);
+            server.order(&StartOrder::Go);
         }
         send_last(&mut starting, Duration::from_secs(1));
         let children = starting.into_iter().filter_map(Starting::into_child);
@@ -158,10 +174,19 @@ impl Drop for Launched {
 }
 
 impl LaunchPlan {
-    /// The plan for a partition that was claimed.
+    /// The plan for a claimed partition.
     #[must_use]
     pub fn new(claimed: &Claimed, binary: PathBuf) -> LaunchPlan {
-        LaunchPlan { entry: claimed.entry.clone(), mode: claimed.mode(), binary, nodes: Vec::new() }
+        LaunchPlan {
+            entry: claimed.entry.clone(),
+            mode: claimed.mode(),
+            binary,
+            nodes: Vec::new(),
+            living: Vec::new(),
+            registry: claimed.registry.clone(),
+            anew: claimed.previous.is_none() && claimed.entry.complete,
+            accept_loss: false,
+        }
     }
 
     fn servers(&self) -> &[ServerAddress] {
@@ -190,27 +215,34 @@ impl LaunchPlan {
             mode: self.mode,
             missing_directories: if server.is_local() { count_missing(&server.dir) } else { 0 },
             dir: server.dir.clone(),
-            names: (at == 0).then(|| self.names_place()),
+            names: (at == 0).then(|| self.names_directory()),
             listen: self.listen(at, spread),
             node: self.node(at),
+            registered: RegistryRecord { host: own_host(), path: self.registry.clone(), anew: self.anew },
+            accept_loss: self.accept_loss,
         };
-        self.servers().iter().enumerate().map(spec).collect()
+        let lives = |at: usize| self.living.iter().any(|server| server.index.at() == at);
+        self.servers().iter().enumerate().filter(|(at, _)| !lives(*at)).map(spec).collect()
     }
 
-    /// Servers of other machines play what they are told there.
+    /// Servers on other machines use the label of their environment.
     fn node(&self, at: usize) -> Option<String> {
         let servers = self.servers();
         servers[at].is_local().then(|| self.nodes.get(at * self.nodes.len() / servers.len()).cloned())?
     }
 
-    fn names_place(&self) -> NamesPlace {
+    fn names_directory(&self) -> NamesDirectory {
         let settings = &self.entry.settings;
         let base = settings.names_base().map(Path::to_owned);
         let local = base.as_deref().filter(|_| self.servers()[0].is_local());
-        NamesPlace { missing_directories: local.map_or(0, count_missing), dir: settings.names_dir(), base }
+        NamesDirectory {
+            missing_directories: local.map_or(0, count_missing),
+            dir: settings.names_dir(),
+            base,
+        }
     }
 
-    /// On loopback, unless hosts are named; then a server without a host must be reachable by its peers as well.
+    /// Loopback, unless hosts are named; then a server without a host must also be reachable by its peers.
     fn listen(&self, at: usize, spread: bool) -> Listen {
         let settings = &self.entry.settings;
         let named = settings.servers[at].host.clone().filter(|host| !is_loopback(host));
@@ -229,7 +261,7 @@ impl LaunchPlan {
         foreground.extend(SERVE_ARGUMENTS.map(str::to_owned));
         let first = to_line(spec);
         match address.host.as_deref().filter(|_| !address.is_local()) {
-            // A server must not keep the directory busy that its starter happened to be in.
+            // A server must not keep its starter's working directory busy.
             None => Starting::spawn(spec.index, &foreground, Some(Path::new("/")), first),
             Some(host) => {
                 let mut background = foreground.clone();
@@ -250,32 +282,33 @@ impl LaunchPlan {
             unix: ready.unix,
             tcp: ready.tcp,
             node: ready.node,
+            time_namespace: ready.time_namespace,
             pid: ready.pid,
             start_ticks: ready.start_ticks,
         }
     }
 
-    /// Tells every server of all the others.
-    fn introduce(
+    /// Sends the list of all servers to each of them.
+    fn send_peers(
         &self,
         mut starting: Vec<Starting>,
         servers: &[ServerEntry],
         limit: Duration,
     ) -> Result<Vec<Starting>, LaunchError> {
-        let order = Order::Peers(servers.to_vec());
+        let order = StartOrder::Peers(servers.to_vec());
         for server in &mut starting {
             server.order(&order);
         }
-        drive(&mut starting, Step::Up, limit);
+        drive(&mut starting, StartStep::Up, limit);
         self.fail_if_any(starting)
     }
 
     fn fail_if_any(&self, mut starting: Vec<Starting>) -> Result<Vec<Starting>, LaunchError> {
         let failure = |server: &mut Starting| {
             let address = self.servers()[server.index.at()].clone();
-            server.cause.take().map(|cause| Failure { index: server.index, address, cause })
+            server.cause.take().map(|cause| ServerFailure { index: server.index, address, cause })
         };
-        let failures: Vec<Failure> = starting.iter_mut().filter_map(failure).collect();
+        let failures: Vec<ServerFailure> = starting.iter_mut().filter_map(failure).collect();
         if failures.is_empty() {
             return Ok(starting);
         }
@@ -283,7 +316,7 @@ impl LaunchPlan {
         Err(LaunchError::Servers { name: self.entry.name.clone(), servers: self.servers().len(), failures })
     }
 
-    /// Ends the servers, and removes what those of this machine made and could not undo themselves.
+    /// Ends the servers, and removes directories that those of this machine made and could not remove themselves.
     fn take_down(&self, starting: Vec<Starting>) {
         give_up(starting);
         if self.mode == StartMode::Existing {
@@ -295,7 +328,7 @@ impl LaunchPlan {
             dirs.extend(self.entry.settings.names_base().map(Path::to_owned));
         }
         for dir in dirs {
-            // A directory of another partition is not touched: that is an error here, and told by the server before.
+            // A directory of another partition is kept: an error here, already reported by the server.
             if let Err(error) = destroy_all(std::slice::from_ref(&dir), self.entry.id) {
                 tracing::debug!(%error, "left as it is after a failed start");
             }
@@ -311,14 +344,14 @@ fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Servers, and launch commands, that this process has started and not yet seen end.
+/// Servers and launch commands started by this process and not yet reaped.
 static CHILDREN: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 fn lock_children() -> std::sync::MutexGuard<'static, Vec<Child>> {
     CHILDREN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Collects what is left of servers that this process has started and that ended since.
+/// Reaps ended servers that this process has started.
 pub fn reap() {
     lock_children().retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }

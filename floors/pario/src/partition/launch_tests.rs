@@ -5,9 +5,10 @@ use super::*;
 use crate::partition::claim::random_id;
 use crate::partition::config::Layers;
 use crate::partition::disk::{Deadline, pause};
-use crate::partition::entry::{Process, Secret, State};
+use crate::partition::entry::{PartitionSecret, PartitionState, ServerProcess};
 use crate::partition::identity::Identity;
-use crate::partition::protocol::{LOG_FILE, Ready, ServerSide, detach, relay};
+use crate::partition::protocol::{Ready, ServerSide, detach, relay};
+use crate::partition::server_log::{LOG_FILE, LogFile, ServerLog};
 use std::fs;
 use std::process::Command;
 
@@ -20,7 +21,7 @@ fn fake_server() {
     let Some(control) = std::env::var_os(CONTROL).map(PathBuf::from) else { return };
     let mut side = ServerSide::new(std::io::stdin(), std::io::stdout());
     let spec = side.spec().unwrap();
-    let me = format!("{} {}", std::process::id(), Process::own().start_ticks);
+    let me = format!("{} {}", std::process::id(), ServerProcess::own().start_ticks);
     fs::write(control.join(format!("pid-{}", spec.index)), me).unwrap();
     let behaviour = fs::read_to_string(control.join(spec.index.to_string())).unwrap_or_default();
     if behaviour == "hang" {
@@ -37,7 +38,7 @@ fn fake_server() {
             std::process::exit(1);
         }
     };
-    let undo = |holds: Vec<crate::partition::Hold>| -> ! {
+    let undo = |holds: Vec<crate::partition::HeldDirectory>| -> ! {
         holds.into_iter().for_each(|hold| hold.undo().unwrap());
         std::process::exit(1)
     };
@@ -55,11 +56,11 @@ fn fake_server() {
         std::process::exit(4);
     }
     let Ok(()) = side.up() else { undo(holds) };
-    detach(&spec.dir.join(LOG_FILE)).unwrap();
+    detach(&ServerLog::default(), LogFile::open(&holds[0].opened).unwrap()).unwrap();
     linger(&control);
 }
 
-/// Lives until the test's directory is gone.
+/// Lives until the test's directory is removed.
 fn linger(control: &Path) -> ! {
     let end = Deadline::after(Duration::from_secs(120));
     while control.exists() && !end.has_passed() {
@@ -78,14 +79,14 @@ fn fake_relay() {
     assert_eq!(code, std::process::ExitCode::SUCCESS);
 }
 
-/// A place for one test: control directory with the command, and data below.
-struct Stage {
+/// Fixture of one test: control directory with the command, and data below.
+struct LaunchFixture {
     root: tempfile::TempDir,
 }
 
-impl Stage {
-    fn new() -> Stage {
-        let stage = Stage { root: tempfile::tempdir().unwrap() };
+impl LaunchFixture {
+    fn new() -> LaunchFixture {
+        let stage = LaunchFixture { root: tempfile::tempdir().unwrap() };
         fs::create_dir(stage.control()).unwrap();
         fs::create_dir(stage.data()).unwrap();
         let program = std::env::current_exe().unwrap().display().to_string();
@@ -142,30 +143,39 @@ impl Stage {
         let servers: Vec<String> = hosts.iter().enumerate().map(server).collect();
         let text = format!("name = \"x\"\nservers = [{}]\n{more}", servers.join(", "));
         let settings = Layers::new().text(&text, Path::new("p")).unwrap().check().unwrap();
-        let entry = Entry {
+        let entry = RegistryEntry {
             name: "x".into(),
             id: random_id(),
             epoch: 1,
-            state: State::Starting,
+            state: PartitionState::Starting,
             complete: false,
             created_unix_s: 0,
             home: own_host(),
-            secret: Secret::random(),
-            starter: Some(Process::own()),
+            secret: PartitionSecret::random(),
+            starter: Some(ServerProcess::own()),
             servers: vec![],
             settings,
         };
-        LaunchPlan { entry, mode: StartMode::Fresh, binary: self.control().join("pario"), nodes: Vec::new() }
+        LaunchPlan {
+            entry,
+            mode: StartMode::Fresh,
+            binary: self.control().join("pario"),
+            nodes: Vec::new(),
+            living: Vec::new(),
+            registry: self.control().join("registry"),
+            anew: false,
+            accept_loss: false,
+        }
     }
 
     /// Every server process that ever began to serve here.
-    fn processes(&self) -> Vec<Process> {
+    fn processes(&self) -> Vec<ServerProcess> {
         let files = fs::read_dir(self.control()).unwrap().map(|entry| entry.unwrap());
         let pids = files.filter(|file| file.file_name().to_string_lossy().starts_with("pid-"));
         pids.map(|file| {
             let text = fs::read_to_string(file.path()).unwrap();
             let (pid, start_ticks) = text.split_once(' ').unwrap();
-            Process { pid: pid.parse().unwrap(), start_ticks: start_ticks.parse().unwrap() }
+            ServerProcess { pid: pid.parse().unwrap(), start_ticks: start_ticks.parse().unwrap() }
         })
         .collect()
     }
@@ -188,7 +198,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 
 #[test]
 fn all_come_up_and_serve_on_their_own() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let plan = stage.plan(&["", "localhost", "", ""], "");
     let launched = start_all(&plan, LIMIT).unwrap();
     assert_eq!(launched.servers().len(), 4);
@@ -218,7 +228,7 @@ fn check_secret_is_hidden(plan: &LaunchPlan, servers: &[ServerEntry]) {
 
 #[test]
 fn without_leave_they_go() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     // The names' directory is apart from the servers', and goes as well.
     let names = stage.data().join("meta/m");
     let plan = stage.plan(&["", "", ""], &format!("metadata = \"{}\"", names.display()));
@@ -231,7 +241,7 @@ fn without_leave_they_go() {
 
 #[test]
 fn those_that_fail_are_listed_and_the_others_go() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     stage.behave(0, "fail");
     stage.behave(2, "exit");
     stage.behave(3, "hang");
@@ -256,7 +266,7 @@ fn those_that_fail_are_listed_and_the_others_go() {
 #[test]
 fn one_that_fails_after_all_were_ready_takes_the_others_along() {
     for how in ["exit after peers", "hang after ready"] {
-        let stage = Stage::new();
+        let stage = LaunchFixture::new();
         stage.behave(1, how);
         let message =
             start_all(&stage.plan(&["", "", ""], ""), Duration::from_secs(6)).unwrap_err().to_string();
@@ -267,7 +277,7 @@ fn one_that_fails_after_all_were_ready_takes_the_others_along() {
 
 #[test]
 fn a_command_that_cannot_be_run_is_named() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let plan = LaunchPlan { binary: "/no/such/pario".into(), ..stage.plan(&["", ""], "") };
     let message = start_all(&plan, LIMIT).unwrap_err().to_string();
     assert!(
@@ -278,7 +288,7 @@ fn a_command_that_cannot_be_run_is_named() {
 
 #[test]
 fn directories_of_a_lost_partition_tell_who_they_are() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let old = stage.plan(&["", ""], "");
     let old_id = old.entry.id;
     for spec in old.specs() {
@@ -300,7 +310,7 @@ const REMOTE: &str = "192.0.2.7";
 
 #[test]
 fn other_hosts_are_reached_by_the_launch_command() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let control = stage.control().display().to_string();
     stage.script(
         "shell",
@@ -326,7 +336,7 @@ fn parent_of(pid: u32) -> u32 {
     stat_field(pid, 4)
 }
 
-/// The session of a process, from /proc; 0 while that is one of another pid namespace, which `rustix::process::getsid` does not bear.
+/// The session of a process, from /proc; 0 while that is one of another pid namespace, which `rustix::process::getsid` cannot represent.
 fn session_of(pid: u32) -> u32 {
     stat_field(pid, 6)
 }
@@ -345,7 +355,7 @@ fn parent_is_relay(pid: u32) -> bool {
 
 #[test]
 fn a_launcher_can_keep_its_server() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let plan = stage.plan(&[REMOTE], "launch = \"env HOST={host} {foreground}\"");
     let servers = start_all(&plan, LIMIT).unwrap().commit();
     assert_eq!(parent_of(servers[0].pid), std::process::id(), "env became the server itself");
@@ -353,7 +363,7 @@ fn a_launcher_can_keep_its_server() {
 
 #[test]
 fn a_launcher_that_fails_is_heard() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let plan =
         stage.plan(&["", REMOTE], "launch = \"sh -c 'echo no route to {host} >&2; exit 255; {command}'\"");
     let message = start_all(&plan, LIMIT).unwrap_err().to_string();
@@ -377,6 +387,10 @@ fn child_starts() {
         mode: StartMode::Fresh,
         binary: binary.into(),
         nodes: Vec::new(),
+        living: Vec::new(),
+        registry: "/tmp/registry".into(),
+        anew: false,
+        accept_loss: false,
     };
     let _launched = start_all(&plan, LIMIT).unwrap();
     fs::write(Path::new(&order).with_extension("up"), "").unwrap();
@@ -385,7 +399,7 @@ fn child_starts() {
 
 #[test]
 fn a_starter_that_is_killed_leaves_nothing_behind() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let plan = stage.plan(&["", "", REMOTE], "launch = \"env HOST={host} {command}\"");
     let order = stage.control().join("order");
     fs::write(&order, format!("{}\n{}", plan.binary.display(), toml::to_string(&plan.entry).unwrap()))
@@ -406,7 +420,7 @@ fn a_starter_that_is_killed_leaves_nothing_behind() {
 
 #[test]
 fn unix_sockets_stay_on_this_machine() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let message =
         start_all(&stage.plan(&["", REMOTE], "transport = \"unix\""), LIMIT).unwrap_err().to_string();
     assert_eq!(
@@ -417,7 +431,7 @@ fn unix_sockets_stay_on_this_machine() {
 
 #[test]
 fn servers_listen_on_loopback_unless_hosts_are_named() {
-    let stage = Stage::new();
+    let stage = LaunchFixture::new();
     let listen = |hosts: &[&str], more: &str| -> Vec<Listen> {
         stage.plan(hosts, more).specs().into_iter().map(|spec| spec.listen).collect()
     };

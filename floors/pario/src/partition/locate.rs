@@ -1,6 +1,6 @@
-//! Names of files in partitions: `pario://NAME/path`.
+//! Paths in partitions: `pario://NAME/path`.
 //!
-//! Always: what [`Location`] prints, it reads back. A slash at the end is kept, since commands such as `cp` act on it.
+//! Always: a printed [`Location`] parses back. A trailing slash is kept, since commands such as `cp` interpret it.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,7 +11,7 @@ use pario_core::limits::{NAME_BYTES_MAX, PATH_BYTES_MAX};
 
 use super::name::{NameError, check_name};
 
-/// What every location starts with.
+/// Prefix of every location.
 pub const SCHEME: &str = "pario://";
 
 /// A file, or directory, of a partition.
@@ -26,10 +26,10 @@ pub struct Location {
 /// Why a text is not a location.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LocationError {
-    /// It names no partition's file at all.
+    /// Not a location.
     #[error("'{text}' is not in a partition: write {SCHEME}NAME/path")]
     Scheme {
-        /// What was written.
+        /// The text.
         text: String,
     },
     /// The partition's name is missing.
@@ -37,13 +37,13 @@ pub enum LocationError {
         "'{text}' names no partition: write {SCHEME}NAME/path, with the partition's name behind the two slashes"
     )]
     MissingName {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// The partition's name cannot be one.
+    /// The partition's name is invalid.
     #[error("'{text}': {source}")]
     Name {
-        /// What was written.
+        /// The text.
         text: String,
         /// Why.
         source: NameError,
@@ -51,25 +51,25 @@ pub enum LocationError {
     /// The path is too long, or one name in it is.
     #[error("'{text}': {what} is too long, {got} bytes of at most {limit}")]
     TooLong {
-        /// What was written, its start.
+        /// The start of the text.
         text: String,
         /// The path, or a name in it.
         what: &'static str,
-        /// How long.
+        /// Its length.
         got: usize,
-        /// How long it may be.
+        /// The limit.
         limit: usize,
     },
     /// A zero byte.
     #[error("'{text}': a path must not have a zero byte")]
     ZeroByte {
-        /// What was written.
+        /// The text.
         text: String,
     },
 }
 
 impl Location {
-    /// A location from the bytes of a command line's word.
+    /// Parses a command-line argument.
     ///
     /// # Errors
     /// [`LocationError`] with the rule that it breaks.
@@ -90,7 +90,7 @@ impl Location {
         Ok(Location { partition, path })
     }
 
-    /// Whether a word claims to be a location, so that it must not be taken for a plain path.
+    /// Whether an argument claims to be a location, and must not be used as a plain path.
     pub fn is_one(text: impl AsRef<OsStr>) -> bool {
         text.as_ref().as_bytes().starts_with(SCHEME.as_bytes())
     }
@@ -111,7 +111,7 @@ fn check_path(path: &[u8], whole: &[u8]) -> Result<(), LocationError> {
     Ok(())
 }
 
-/// The start of what was written, fit for one line.
+/// The start of the text, escaped for one line.
 fn shown(bytes: &[u8]) -> String {
     const SHOWN_CHARACTERS: usize = 80;
     let text = String::from_utf8_lossy(bytes);

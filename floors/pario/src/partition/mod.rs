@@ -1,6 +1,6 @@
-//! A partition as a thing with a name: its file, its settings, its place in the registry, its directories, its servers' start.
+//! A partition's configuration and lifecycle: partition file, settings, registry, storage directories, start of its servers.
 //!
-//! Never: moves file data; speaks the wire protocol. Always: an error is one line that names what, where and the cure.
+//! Never: moves file data; uses the wire protocol. Always: an error is one line with object, cause and cure.
 
 pub mod address;
 pub mod binary;
@@ -17,22 +17,28 @@ pub mod keys;
 pub mod launch;
 pub mod locate;
 pub mod name;
+pub(crate) mod orphan;
+pub mod private;
 pub mod protocol;
 pub mod registry;
+mod repair;
+pub mod server_log;
 pub mod settings;
 mod starting;
 pub mod template;
 
 pub use address::ServerAddress;
-pub use choices::{LogFilter, Method, SchedulerKind, StoreKind, TransportChoice};
-pub use claim::{Birth, Claimed};
-pub use config::{ConfigError, Layers, Place};
+pub use choices::{
+    ChecksumsKind, LogFilter, Method, ProtectChoice, SchedulerKind, StoreKind, TransportChoice,
+};
+pub use claim::{Claimed, IdentityOrigin};
+pub use config::{ConfigError, Layers, SettingSource};
 pub use default_file::default_file;
-pub use entry::{Entry, Liveness, Secret, ServerEntry, State};
-pub use identity::{Hold, Identity, IdentityError, Role, StartMode};
-pub use keys::{Key, Kind, Origin};
+pub use entry::{Liveness, PartitionSecret, PartitionState, RegistryEntry, ServerEntry};
+pub use identity::{DirectoryRole, HeldDirectory, Identity, IdentityError, StartMode};
+pub use keys::{Key, KeyKind, SettingOrigin};
 pub use launch::{LaunchError, LaunchPlan, Launched};
 pub use locate::{Location, LocationError};
-pub use protocol::{Ready, ServeSpec, ServerSide};
+pub use protocol::{Ready, RegistryRecord, ServeSpec, ServerSide};
 pub use registry::{Registry, RegistryError};
-pub use settings::{Row, Settings};
+pub use settings::{SettingRow, Settings};

@@ -1,4 +1,4 @@
-//! What a partition may be called.
+//! Names of partitions.
 
 /// Longest name of a partition.
 pub const PARTITION_NAME_BYTES_MAX: usize = 64;
@@ -15,10 +15,10 @@ pub enum NameError {
         /// How long it is.
         got: usize,
     },
-    /// A slash: most often a path was meant.
+    /// A slash: usually a path was meant.
     #[error("a partition's name must not have a slash; a file in it is written pario://NAME/path")]
     Slash,
-    /// A start that would look hidden or like an option.
+    /// A first character that would look hidden or like an option.
     #[error("a partition's name must not start with '{start}'")]
     Start {
         /// The first character.

@@ -1,39 +1,37 @@
-//! What is said between the process that starts a partition and each server it starts: one JSON object a line, orders on
-//! the server's standard input, answers on its standard output.
+//! Protocol between the process that starts a partition and each of its servers: one JSON object per line, orders on the
+//! server's standard input, answers on its standard output.
 //!
 //! ```text
 //! starter                                  server
-//!    | ---- ServeSpec ----------------------> |   takes its directory, listens
+//!    | ---- ServeSpec ----------------------> |   holds its directory, listens
 //!    | <--- Ready, or Failed ---------------- |
 //!    | ---- Peers (when all are ready) -----> |   connects to them
 //!    | <--- Up, or Failed ------------------- |
-//!    | ---- Go (when all are up) -----------> |   lets go of the starter and serves
+//!    | ---- Go (when all are up) -----------> |   detaches from the starter and serves
 //! ```
-//! Never: a secret on a command line or in an environment. Always: a server whose input ends before `Go` undoes what it
-//! made and ends, so that a starter that dies leaves nothing behind.
+//! Never: a secret on a command line or in an environment. Always: a server undoes its start and ends if its input closes
+//! before `Go`, so that a dead starter leaves nothing behind.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use pario_core::{PartitionId, ServerIndex};
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Process, Secret, ServerEntry};
-use super::identity::{Hold, Identity, IdentityError, Role, StartMode};
+use super::entry::{PartitionSecret, ServerEntry, ServerProcess};
+use super::identity::{DirectoryRole, HeldDirectory, Identity, IdentityError, StartMode};
+use super::server_log::{LogFile, ServerLog};
 use super::settings::Settings;
 
-/// Longest line of this conversation: settings and peers of 1024 servers fit.
+/// Longest line: settings and peers of 1024 servers fit.
 pub const LINE_BYTES_MAX: u64 = 16 << 20;
-/// Arguments that make the `pario` command a server that listens to its starter.
+/// Arguments that run `pario` as a server under its starter.
 pub const SERVE_ARGUMENTS: [&str; 2] = ["serve", "--from-stdin"];
-/// With this one besides, it starts the server, passes its answers on, and ends when the server is up.
+/// In addition: starts the server, forwards its answers, and ends when the server is up.
 pub const BACKGROUND_ARGUMENT: &str = "--background";
-/// File in the storage directory that a server logs into.
-pub const LOG_FILE: &str = "log";
 
 /// Everything a server needs to start.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -45,51 +43,69 @@ pub struct ServeSpec {
     pub index: ServerIndex,
     /// The partition's identity.
     pub id: PartitionId,
-    /// Which life of the partition.
+    /// Epoch of the partition.
     pub epoch: u64,
-    /// What clients and servers prove to each other.
-    pub secret: Secret,
-    /// Whether to make what is missing.
+    /// Shared secret of clients and servers.
+    pub secret: PartitionSecret,
+    /// Whether to make missing directories.
     pub mode: StartMode,
-    /// Directories that were missing before any server started, as [`super::identity::count_missing`] counts.
+    /// Directories missing before any server started, from [`super::identity::count_missing`].
     pub missing_directories: u32,
     /// The server's storage directory.
     pub dir: PathBuf,
     /// Where names and inodes are kept, for the manager alone.
-    pub names: Option<NamesPlace>,
+    pub names: Option<NamesDirectory>,
     /// Where to listen.
     pub listen: Listen,
-    /// The label of the node that it plays; `None`: what `PARIO_NODE` says where it runs.
+    /// Its node label; `None`: that of `PARIO_NODE` where it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Missing directories of a complete partition are made again, empty: the user has accepted the loss.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accept_loss: bool,
+    /// The registry that has the partition.
+    pub registered: RegistryRecord,
+}
+
+/// The registry that a server's partition is in.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegistryRecord {
+    /// The machine that brought the partition up.
+    pub host: String,
+    /// The registry's file there.
+    pub path: PathBuf,
+    /// Whether the registry has just restored the partition from its directories: running servers of it are orphans.
+    pub anew: bool,
 }
 
 /// Where the manager keeps names and inodes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NamesPlace {
+pub struct NamesDirectory {
     /// The directory itself.
     pub dir: PathBuf,
-    /// The directory around it that has an identity of its own; `None`: it is in the server's storage directory.
+    /// The separate directory with its own identity; `None`: in the server's storage directory.
     pub base: Option<PathBuf>,
     /// As in [`ServeSpec`], for `base`.
     pub missing_directories: u32,
 }
 
 impl ServeSpec {
-    /// Takes the server's storage directory, and the manager's apart from it, as [`Identity::hold`] does.
+    /// Holds the server's storage directory, and the manager's separate one, as [`Identity::hold`] does.
     ///
     /// # Errors
-    /// [`IdentityError`]; what was made before the fault is undone.
-    pub fn hold_directories(&self) -> Result<Vec<Hold>, IdentityError> {
+    /// [`IdentityError`]; directories made before the error are removed.
+    pub fn hold_directories(&self) -> Result<Vec<HeldDirectory>, IdentityError> {
         let hold = |dir: &Path, role, missing| {
             let wanted = Identity::wanted(&self.settings, self.id, self.index, role);
-            Identity { made_directories: missing, ..wanted }.hold(dir, self.mode)
+            let mode = if self.accept_loss { StartMode::Fresh } else { self.mode };
+            Identity { made_directories: missing, ..wanted }.hold(dir, mode)
         };
-        let store = hold(&self.dir, Role::Store, self.missing_directories)?;
+        let store = hold(&self.dir, DirectoryRole::Store, self.missing_directories)?;
         let Some(names) = &self.names else { return Ok(vec![store]) };
         let Some(base) = &names.base else { return Ok(vec![store]) };
-        match hold(base, Role::Names, names.missing_directories) {
+        match hold(base, DirectoryRole::Names, names.missing_directories) {
             Ok(names) => Ok(vec![store, names]),
             Err(error) => {
                 store.undo()?;
@@ -103,7 +119,7 @@ impl ServeSpec {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listen {
-    /// On a unix socket, in a place of the server's choice.
+    /// On a unix socket, at a path chosen by the server.
     pub unix: bool,
     /// On TCP, if at all.
     pub tcp: Option<ListenTcp>,
@@ -129,9 +145,12 @@ pub struct Ready {
     pub unix: Option<PathBuf>,
     /// Its TCP address, as others reach it.
     pub tcp: Option<SocketAddr>,
-    /// The label of the node that it plays.
+    /// Its node label.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// Its time namespace, unless that is the initial one of its machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_namespace: Option<u64>,
     /// Its process number.
     pub pid: u32,
     /// When that process started.
@@ -142,11 +161,12 @@ impl Ready {
     /// This process, listening there.
     #[must_use]
     pub fn own(index: ServerIndex, unix: Option<PathBuf>, tcp: Option<SocketAddr>) -> Ready {
-        let Process { pid, start_ticks } = Process::own();
-        Ready { index, unix, tcp, node: None, pid, start_ticks }
+        let ServerProcess { pid, start_ticks } = ServerProcess::own();
+        let time_namespace = pario_sys::clock::time_namespace();
+        Ready { index, unix, tcp, node: None, time_namespace, pid, start_ticks }
     }
 
-    /// The same, on the node of this label.
+    /// The same, with this node label.
     #[must_use]
     pub fn on(self, node: Option<String>) -> Ready {
         Ready { node, ..self }
@@ -163,32 +183,42 @@ pub struct Failed {
     pub found: Option<PartitionId>,
 }
 
-/// What a starter says after the [`ServeSpec`].
+/// A note of a starting server to the user.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// In one line.
+    pub text: String,
+}
+
+/// Orders after the [`ServeSpec`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// All servers of the partition are ready; here they are, in order.
+pub enum StartOrder {
+    /// All servers of the partition are ready: their list, in order.
     Peers(Vec<ServerEntry>),
-    /// All servers are up: serve on your own.
+    /// All servers are up: detach and serve.
     Go,
 }
 
-/// What a server answers. The word `pario` leads, so that whatever a login shell prints is not taken for an answer.
+/// A server's answer. It starts with the word `pario`, so that output of a login shell is not parsed as an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "pario", rename_all = "lowercase")]
-pub enum Answer {
+pub enum StartAnswer {
     /// It listens.
     Ready(Ready),
-    /// It knows its peers.
+    /// A note for the user.
+    Note(Note),
+    /// It is connected to its peers.
     Up,
-    /// It cannot.
+    /// It failed.
     Failed(Failed),
 }
 
-impl Answer {
-    /// The answer in a line; `None` if the line is something else.
+impl StartAnswer {
+    /// The answer in a line; `None` for other output.
     #[must_use]
-    pub fn from_line(line: &str) -> Option<Answer> {
+    pub fn from_line(line: &str) -> Option<StartAnswer> {
         serde_json::from_str(line.trim()).ok()
     }
 }
@@ -201,20 +231,20 @@ pub(super) fn to_line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The server's side of the conversation.
+/// The server's side of the protocol.
 #[derive(Debug)]
 pub struct ServerSide<R, W> {
     input: BufReader<R>,
     output: W,
 }
 
-/// Why the conversation ended; the server undoes what it made and ends.
+/// Why the protocol ended; the server undoes its start and ends.
 #[derive(Debug, thiserror::Error)]
 pub enum ConversationError {
-    /// The starter is gone, or changed its mind.
+    /// The starter ended, or gave up.
     #[error("the process that started this server is gone, or gave up")]
     Ended,
-    /// The starter says something that cannot be understood.
+    /// The starter's message cannot be parsed.
     #[error("the process that started this server is of another version: {reason}")]
     NotUnderstood {
         /// What is wrong.
@@ -226,7 +256,7 @@ pub enum ConversationError {
 }
 
 impl<R: Read, W: Write> ServerSide<R, W> {
-    /// A conversation over standard input and output, or what stands for them.
+    /// Over standard input and output, or substitutes.
     pub fn new(input: R, output: W) -> Self {
         ServerSide { input: BufReader::new(input), output }
     }
@@ -239,20 +269,28 @@ impl<R: Read, W: Write> ServerSide<R, W> {
         self.read()
     }
 
-    /// Tells that this server listens.
+    /// Reports that this server listens.
     ///
     /// # Errors
     /// [`ConversationError::Io`].
     pub fn ready(&mut self, ready: Ready) -> Result<(), ConversationError> {
-        self.write(&Answer::Ready(ready))
+        self.write(&StartAnswer::Ready(ready))
     }
 
-    /// Tells that this server cannot start; `found` as in [`Failed`].
+    /// Reports that this server cannot start; `found` as in [`Failed`].
     ///
     /// # Errors
     /// [`ConversationError::Io`].
     pub fn failed(&mut self, text: &str, found: Option<PartitionId>) -> Result<(), ConversationError> {
-        self.write(&Answer::Failed(Failed { text: text.replace('\n', "; "), found }))
+        self.write(&StartAnswer::Failed(Failed { text: text.replace('\n', "; "), found }))
+    }
+
+    /// Sends a note to the user, before [`ServerSide::up`].
+    ///
+    /// # Errors
+    /// [`ConversationError::Io`].
+    pub fn note(&mut self, text: &str) -> Result<(), ConversationError> {
+        self.write(&StartAnswer::Note(Note { text: text.replace('\n', "; ") }))
     }
 
     /// Waits for the list of all servers.
@@ -261,20 +299,22 @@ impl<R: Read, W: Write> ServerSide<R, W> {
     /// [`ConversationError`].
     pub fn peers(&mut self) -> Result<Vec<ServerEntry>, ConversationError> {
         match self.read()? {
-            Order::Peers(peers) => Ok(peers),
-            Order::Go => Err(ConversationError::NotUnderstood { reason: "go came before peers".to_owned() }),
+            StartOrder::Peers(peers) => Ok(peers),
+            StartOrder::Go => {
+                Err(ConversationError::NotUnderstood { reason: "go came before peers".to_owned() })
+            }
         }
     }
 
-    /// Tells that this server knows its peers, and waits until it may serve on its own.
+    /// Reports that this server is connected to its peers, and waits for the order to serve.
     ///
     /// # Errors
     /// [`ConversationError`]: another server failed, or the starter died.
     pub fn up(&mut self) -> Result<(), ConversationError> {
-        self.write(&Answer::Up)?;
+        self.write(&StartAnswer::Up)?;
         match self.read()? {
-            Order::Go => Ok(()),
-            Order::Peers(_) => {
+            StartOrder::Go => Ok(()),
+            StartOrder::Peers(_) => {
                 Err(ConversationError::NotUnderstood { reason: "peers came twice".to_owned() })
             }
         }
@@ -286,39 +326,38 @@ impl<R: Read, W: Write> ServerSide<R, W> {
         if line.last() != Some(&b'\n') {
             return Err(ConversationError::Ended);
         }
-        // The line may hold the secret: the message says where the fault is, not what stands there.
+        // The line may hold the secret: the message gives the position of the error, not the text.
         let reason = |error: serde_json::Error| format!("column {}", error.column());
         serde_json::from_slice(&line)
             .map_err(|error| ConversationError::NotUnderstood { reason: reason(error) })
     }
 
-    fn write(&mut self, answer: &Answer) -> Result<(), ConversationError> {
+    fn write(&mut self, answer: &StartAnswer) -> Result<(), ConversationError> {
         self.output.write_all(&to_line(answer))?;
         Ok(self.output.flush()?)
     }
 }
 
-/// Lets go of the starter: a session of its own, no standard input and output, standard error into `log`.
+/// Detaches from the starter: new session, no standard input and output, standard error and `log` into `file`.
 ///
 /// # Errors
-/// If the log cannot be opened, or the descriptors cannot be replaced.
-pub fn detach(log: &Path) -> io::Result<()> {
-    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(log)?;
+/// If the descriptors cannot be replaced.
+pub fn detach(log: &ServerLog, file: LogFile) -> io::Result<()> {
     let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    // A leader of a process group has no terminal to lose by staying one.
+    // A process group leader has no terminal to lose.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&nothing)?;
-    rustix::stdio::dup2_stderr(&log)?;
-    // Last, since the relay takes the end of the output for the end of the conversation.
+    log.move_into(file)?;
+    // Last: the relay treats the end of the output as the end of the protocol.
     rustix::stdio::dup2_stdout(&nothing)?;
     Ok(())
 }
 
-/// What the command does with [`BACKGROUND_ARGUMENT`]: starts the server as a child with the same input, passes its answers
-/// on, and ends when the server lets go or ends, so that `ssh` and the like return.
+/// `pario serve` with [`BACKGROUND_ARGUMENT`]: starts the server as a child with the same input, forwards its answers, and ends
+/// when the server detaches or ends, so that `ssh` and similar launchers return.
 ///
 /// # Errors
-/// If the server cannot be started, or nobody takes its answers.
+/// If the server cannot be started, or its answers cannot be forwarded.
 pub fn relay(mut server: Command, mut output: impl Write) -> io::Result<ExitCode> {
     let mut child = server.stdin(Stdio::inherit()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
     let mut answers = BufReader::new(child.stdout.take().expect("it was asked to be piped"));
@@ -330,7 +369,7 @@ pub fn relay(mut server: Command, mut output: impl Write) -> io::Result<ExitCode
         if line.is_empty() {
             break;
         }
-        up = Answer::from_line(&String::from_utf8_lossy(&line)) == Some(Answer::Up);
+        up = StartAnswer::from_line(&String::from_utf8_lossy(&line)) == Some(StartAnswer::Up);
         output.write_all(&line)?;
         output.flush()?;
     }
@@ -364,13 +403,16 @@ mod tests {
             names: None,
             listen: Listen { unix: true, tcp: Some(ListenTcp { host: None, port: 0 }) },
             node: None,
+            registered: RegistryRecord { host: "here".into(), path: "/tmp/registry".into(), anew: false },
+            accept_loss: false,
         }
     }
 
     #[test]
     fn a_server_hears_and_answers_in_turn() {
         let peers = sample("x", 2).servers;
-        let input = [to_line(&spec()), to_line(&Order::Peers(peers.clone())), to_line(&Order::Go)].concat();
+        let input =
+            [to_line(&spec()), to_line(&StartOrder::Peers(peers.clone())), to_line(&StartOrder::Go)].concat();
         let mut output = Vec::new();
         let mut side = ServerSide::new(input.as_slice(), &mut output);
         assert_eq!(side.spec().unwrap(), spec());
@@ -378,8 +420,9 @@ mod tests {
         side.ready(ready.clone()).unwrap();
         assert_eq!(side.peers().unwrap(), peers);
         side.up().unwrap();
-        let answers: Vec<_> = String::from_utf8(output).unwrap().lines().map(Answer::from_line).collect();
-        assert_eq!(answers, [Some(Answer::Ready(ready)), Some(Answer::Up)]);
+        let answers: Vec<_> =
+            String::from_utf8(output).unwrap().lines().map(StartAnswer::from_line).collect();
+        assert_eq!(answers, [Some(StartAnswer::Ready(ready)), Some(StartAnswer::Up)]);
     }
 
     #[test]
@@ -404,15 +447,17 @@ mod tests {
 
     #[test]
     fn the_form_of_the_lines_is_fixed() {
-        let failed = Answer::Failed(Failed { text: "no".into(), found: None });
+        let failed = StartAnswer::Failed(Failed { text: "no".into(), found: None });
         assert_eq!(
             serde_json::to_value(&failed).unwrap(),
             json!({"pario": "failed", "text": "no", "found": null})
         );
-        assert_eq!(serde_json::to_value(Answer::Up).unwrap(), json!({"pario": "up"}));
-        assert_eq!(serde_json::to_value(Order::Go).unwrap(), json!("go"));
-        assert_eq!(serde_json::to_value(Order::Peers(vec![])).unwrap(), json!({"peers": []}));
-        assert_eq!(Answer::from_line("Last login: yesterday"), None);
-        assert_eq!(Answer::from_line("{\"other\": 1}"), None);
+        assert_eq!(serde_json::to_value(StartAnswer::Up).unwrap(), json!({"pario": "up"}));
+        let note = StartAnswer::Note(Note { text: "so".into() });
+        assert_eq!(serde_json::to_value(note).unwrap(), json!({"pario": "note", "text": "so"}));
+        assert_eq!(serde_json::to_value(StartOrder::Go).unwrap(), json!("go"));
+        assert_eq!(serde_json::to_value(StartOrder::Peers(vec![])).unwrap(), json!({"peers": []}));
+        assert_eq!(StartAnswer::from_line("Last login: yesterday"), None);
+        assert_eq!(StartAnswer::from_line("{\"other\": 1}"), None);
     }
 }

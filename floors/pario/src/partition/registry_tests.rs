@@ -27,7 +27,7 @@ fn entries_survive_the_file() {
     let mut remote = sample("c", 3);
     remote.servers[1].host = Some("n1".into());
     remote.servers[2].unix = None;
-    remote.starter = Some(crate::partition::entry::Process::own());
+    remote.starter = Some(crate::partition::entry::ServerProcess::own());
     registry
         .update(|entries| -> Result<(), RegistryError> {
             entries.push(remote.clone());
@@ -126,7 +126,7 @@ fn a_lock_that_is_kept_is_an_error_that_names_its_holder() {
     let dir = tempfile::tempdir().unwrap();
     let registry = open(&dir).with_lock_limit(Duration::from_millis(50));
     add(&registry, "a");
-    let _lock = registry.lock().unwrap();
+    let _lock = registry.lock(&registry.make_directory().unwrap()).unwrap();
     let message = registry.update(|_| Ok::<(), RegistryError>(())).unwrap_err().to_string();
     assert!(message.contains("locked for 0.05 s"), "{message}");
     assert!(message.contains(&format!("process {}", std::process::id())), "{message}");
@@ -172,12 +172,12 @@ fn child_counts_up() {
     let [path, name, count] = order.split(' ').collect::<Vec<_>>().try_into().unwrap();
     let registry = Registry::open(Path::new(path)).with_lock_limit(Duration::from_secs(60));
     for round in 0..count.parse().unwrap() {
-        let change = |entries: &mut Vec<Entry>| -> Result<(), RegistryError> {
+        let change = |entries: &mut Vec<RegistryEntry>| -> Result<(), RegistryError> {
             let shared = entries.iter_mut().find(|entry| entry.name == "shared").unwrap();
             shared.epoch += 1;
             match entries.iter_mut().find(|entry| entry.name == name) {
                 Some(own) => own.epoch = round + 1,
-                None => entries.push(Entry { epoch: round + 1, ..sample(name, 1) }),
+                None => entries.push(RegistryEntry { epoch: round + 1, ..sample(name, 1) }),
             }
             Ok(())
         };
@@ -220,7 +220,7 @@ fn a_process_killed_in_the_middle_leaves_a_whole_file() {
     for round in 0..20 {
         let name = format!("child{round}");
         let mut child = start_child(&registry, &name, 1_000_000);
-        // A few changes on, it is somewhere in the middle of one; where, differs from round to round.
+        // After a few changes the child is in the middle of one, at a position that differs between iterations.
         let goal = 1 + round % 4;
         let end = disk::Deadline::after(Duration::from_secs(60));
         while epoch_of(&registry, &name) < goal {

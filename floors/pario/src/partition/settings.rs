@@ -1,7 +1,7 @@
-//! The settings of a partition, checked: whoever holds a [`Settings`] need not check again.
+//! The validated settings of a partition: a [`Settings`] value needs no further checks.
 //!
-//! Never: reads a file or the environment (that is `config`). Always: [`Settings::to_toml`] is a partition file that
-//! reads back as the same settings.
+//! Never: reads a file or the environment (see `config`). Always: [`Settings::to_toml`] is a partition file that parses to the
+//! same settings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,12 +11,14 @@ use pario_core::Size;
 use serde::{Deserialize, Serialize};
 
 use super::address::ServerAddress;
-use super::choices::{LogFilter, Method, SchedulerKind, StoreKind, TransportChoice};
-use super::config::{ConfigError, Given, Place, Value};
-use super::keys::{Key, Kind, Origin, Shape};
+use super::choices::{
+    ChecksumsKind, LogFilter, Method, ProtectChoice, SchedulerKind, StoreKind, TransportChoice,
+};
+use super::config::{ConfigError, GivenValue, SettingSource, Value};
+use super::keys::{Key, KeyKind, SettingOrigin, ValueShape};
 use super::template::Template;
 
-/// Everything that can be set of a partition.
+/// All settings of a partition.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     /// The partition's name.
@@ -27,17 +29,19 @@ pub struct Settings {
     pub metadata: PathBuf,
     /// Bytes of a block.
     pub stripe: Size,
-    /// What servers stand on.
+    /// Storage backend.
     pub store: StoreKind,
-    /// Room of each server with a memory store.
+    /// Whether checksums of stored bytes are kept.
+    pub checksums: ChecksumsKind,
+    /// Memory of each server with a memory store.
     pub memory: Size,
-    /// How accesses are put together.
+    /// Collective I/O method.
     pub method: Method,
-    /// Which request runs next.
+    /// Scheduling policy.
     pub scheduler: SchedulerKind,
     /// Weights of applications by name.
     pub weights: BTreeMap<String, u32>,
-    /// Where servers leave what their schedulers did.
+    /// Directory of the schedulers' traces.
     pub trace: Option<PathBuf>,
     /// How clients reach servers.
     pub transport: TransportChoice,
@@ -46,66 +50,68 @@ pub struct Settings {
     /// What servers log.
     pub log: LogFilter,
     /// Memory for caching.
-    pub cache: Cache,
-    /// Messages.
-    pub network: Network,
-    /// What servers keep to.
-    pub limits: Limits,
-    pub(super) origins: BTreeMap<Key, Origin>,
+    pub cache: CacheSettings,
+    /// Network settings.
+    pub network: NetworkSettings,
+    /// Limits of servers.
+    pub limits: LimitSettings,
+    pub(super) origins: BTreeMap<Key, SettingOrigin>,
 }
 
 /// Memory for caching.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Cache {
+pub struct CacheSettings {
     /// Each client process's outbox.
     pub outbox: Size,
     /// Each server's own cache.
     pub server: Size,
-    /// Share of dirty blocks at which writing out starts; above `low`, at most 1.
+    /// Share of dirty blocks at which write-back starts; above `low`, at most 1.
     pub high: f64,
     /// Share of dirty blocks at which it ends.
     pub low: f64,
 }
 
-/// Messages.
+/// Network settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Network {
+pub struct NetworkSettings {
     /// Largest data part of one message.
     pub buffer: Size,
     /// Port of server 0, the others follow; 0: any.
     pub port: u16,
+    /// Which connections are protected.
+    pub protect: ProtectChoice,
 }
 
-/// What servers keep to.
+/// Limits of servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Bytes that each server's store gets through in a second; 0: as many as it can.
+pub struct LimitSettings {
+    /// Bytes per second of each server's store; 0: unlimited.
     pub store: Size,
-    /// Calls that it gets through in a second; 0: as many as it can.
+    /// Store calls per second; 0: unlimited.
     pub operations: u32,
 }
 
 /// One line of `pario config show`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Row {
+pub struct SettingRow {
     /// Key path.
     pub key: &'static str,
-    /// Value as it would be written in the file.
+    /// Value in the file's syntax.
     pub value: String,
-    /// Where it came from, in words.
+    /// Its origin, as text.
     pub origin: String,
     /// `structural` or `dynamic`.
     pub kind: String,
 }
 
 impl Settings {
-    /// Where a setting came from.
+    /// Origin of a setting.
     #[must_use]
-    pub fn origin(&self, key: Key) -> &Origin {
-        self.origins.get(&key).unwrap_or(&Origin::Default)
+    pub fn origin(&self, key: Key) -> &SettingOrigin {
+        self.origins.get(&key).unwrap_or(&SettingOrigin::Default)
     }
 
-    /// A setting's value as the file has it.
+    /// A setting's value in the file's syntax.
     #[must_use]
     pub fn value(&self, key: Key) -> toml::Value {
         let text = |text: &dyn std::fmt::Display| toml::Value::String(text.to_string());
@@ -115,6 +121,7 @@ impl Settings {
             Key::Metadata => text(&self.metadata.display()),
             Key::Stripe => text(&self.stripe),
             Key::Store => text(&self.store),
+            Key::Checksums => text(&self.checksums),
             Key::Memory => text(&self.memory),
             Key::Method => text(&self.method),
             Key::Scheduler => text(&self.scheduler),
@@ -134,18 +141,19 @@ impl Settings {
             Key::CacheLow => toml::Value::Float(self.cache.low),
             Key::NetworkBuffer => text(&self.network.buffer),
             Key::NetworkPort => toml::Value::Integer(self.network.port.into()),
+            Key::NetworkProtect => text(&self.network.protect),
             Key::LimitsStore => text(&self.limits.store),
             Key::LimitsOperations => toml::Value::Integer(self.limits.operations.into()),
         }
     }
 
-    /// Where the manager keeps names and inodes: `names` in the first server's directory, or in `metadata`.
+    /// Directory of the manager's names and inodes: `names` in the first server's directory, or in `metadata`.
     #[must_use]
     pub fn names_dir(&self) -> PathBuf {
         self.names_base().unwrap_or(&self.servers[0].dir).join("names")
     }
 
-    /// The directory apart from the servers' that `metadata` names; it has an identity of its own.
+    /// The separate directory of `metadata`; it has its own identity.
     #[must_use]
     pub fn names_base(&self) -> Option<&Path> {
         (!self.metadata.starts_with(&self.servers[0].dir)).then_some(&self.metadata)
@@ -153,8 +161,8 @@ impl Settings {
 
     /// Every setting with its value, origin and kind.
     #[must_use]
-    pub fn explain(&self) -> Vec<Row> {
-        let row = |&key: &Key| Row {
+    pub fn explain(&self) -> Vec<SettingRow> {
+        let row = |&key: &Key| SettingRow {
             key: key.info().path,
             value: self.value(key).to_string(),
             origin: self.origin(key).to_string(),
@@ -179,20 +187,20 @@ impl Settings {
         file
     }
 
-    /// What the next `up` starts from: structural settings, and dynamic ones that a file or an option chose. What the
-    /// environment said holds for one `up`; defaults may be others in another version.
+    /// Defaults of the next `up`: structural settings, and dynamic ones set by a file or an option. Settings of the environment
+    /// apply to one `up`; defaults may differ in another version.
     pub(super) fn kept(&self) -> impl Iterator<Item = (Key, Value)> + '_ {
         let kept = |&key: &Key| {
-            key.info().kind == Kind::Structural
+            key.info().kind == KeyKind::Structural
                 || match self.origin(key) {
-                    Origin::Stored | Origin::File(_) | Origin::Option(_) => true,
-                    Origin::Default | Origin::Environment(_) => false,
+                    SettingOrigin::Stored | SettingOrigin::File(_) | SettingOrigin::Option(_) => true,
+                    SettingOrigin::Default | SettingOrigin::Environment(_) => false,
                 }
         };
         Key::ALL.iter().copied().filter(kept).map(|key| (key, raw(&self.value(key))))
     }
 
-    /// As a table with sections, and the origins of what is not a default.
+    /// As a table with sections, and the origins of set values.
     fn table(&self) -> toml::Table {
         let mut table = toml::Table::new();
         for &key in Key::ALL {
@@ -206,7 +214,7 @@ impl Settings {
                 inner.insert(name.to_owned(), value);
             }
         }
-        let origins = self.origins.iter().filter(|(_, origin)| **origin != Origin::Default);
+        let origins = self.origins.iter().filter(|(_, origin)| **origin != SettingOrigin::Default);
         let origins = origins.map(|(key, origin)| (key.to_string(), toml::Value::String(origin.to_string())));
         table.insert(ORIGINS.to_owned(), toml::Value::Table(origins.collect()));
         table
@@ -225,10 +233,17 @@ impl Settings {
             } else {
                 table.get(section).and_then(toml::Value::as_table)
             };
-            let value = holder
-                .and_then(|holder| holder.get(name))
-                .ok_or_else(|| format!("settings without '{key}'"))?;
-            values.insert(key, Given { value: raw(value), place: Place::from(Origin::Stored) });
+            let Some(value) = holder.and_then(|holder| holder.get(name)) else {
+                // Written by a release without this key; structural settings must be present.
+                if key.info().kind == KeyKind::Dynamic {
+                    continue;
+                }
+                return Err(format!("settings without '{key}'"));
+            };
+            values.insert(
+                key,
+                GivenValue { value: raw(value), source: SettingSource::from(SettingOrigin::Stored) },
+            );
         }
         let mut settings = Settings::from_values(&values).map_err(|error: ConfigError| error.to_string())?;
         settings.origins = origins;
@@ -238,7 +253,7 @@ impl Settings {
 
 const ORIGINS: &str = "origins";
 
-fn read_origins(table: &toml::Table) -> Result<BTreeMap<Key, Origin>, String> {
+fn read_origins(table: &toml::Table) -> Result<BTreeMap<Key, SettingOrigin>, String> {
     let read = |(key, origin): (&String, &toml::Value)| {
         let key = Key::from_path(key).ok_or_else(|| format!("unknown key '{key}'"))?;
         Ok((key, origin.as_str().unwrap_or_default().parse()?))
@@ -246,7 +261,7 @@ fn read_origins(table: &toml::Table) -> Result<BTreeMap<Key, Origin>, String> {
     table.iter().map(read).collect()
 }
 
-/// A checked value as if it had been written.
+/// A validated value as a raw value.
 fn raw(value: &toml::Value) -> Value {
     match value {
         toml::Value::String(text) => Value::Text(text.clone()),
@@ -275,12 +290,12 @@ impl<'de> Deserialize<'de> for Settings {
     }
 }
 
-/// A default as the file has it: in quotes unless it is a number.
+/// A default in the file's syntax: quoted unless it is a number.
 pub(super) fn written_default(key: Key) -> Option<String> {
     let info = key.info();
     info.default.map(|text| match info.shape {
-        Shape::Text | Shape::Size | Shape::List => format!("\"{text}\""),
-        Shape::Fraction | Shape::Whole => text.to_owned(),
-        Shape::Pairs => "{}".to_owned(),
+        ValueShape::Text | ValueShape::Size | ValueShape::List => format!("\"{text}\""),
+        ValueShape::Fraction | ValueShape::Whole => text.to_owned(),
+        ValueShape::Pairs => "{}".to_owned(),
     })
 }

@@ -1,7 +1,7 @@
-//! Servers that are being started: their processes, and the conversation with all of them at once.
+//! Servers being started: their processes, and the protocol with all of them concurrently.
 //!
-//! Never: blocks on one server while others could go on; waits past its deadline. Always: an order is sent without SIGPIPE,
-//! since this runs inside applications too.
+//! Never: blocks on one server while others could progress; waits past its deadline. Always: an order is sent without SIGPIPE,
+//! since this also runs inside applications.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,13 +17,13 @@ use rustix::fs::{MemfdFlags, OFlags};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use super::disk::{Deadline, pause};
-use super::protocol::{Answer, Ready, to_line};
+use super::protocol::{Ready, StartAnswer, to_line};
 
-/// Longest answer of a server, and longest line that a launch command may print besides.
+/// Longest answer of a server, and longest line of other output.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// How long a process that closed its output may take to end.
+/// Time limit for a process to exit after it closed its output.
 const EXIT_LIMIT: Duration = Duration::from_millis(500);
-/// How long servers that are given up may take to undo what they made.
+/// Time limit for abandoned servers to undo their start.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(3);
 
 /// Why one server did not start.
@@ -37,28 +37,28 @@ pub enum Cause {
         /// Why.
         source: io::Error,
     },
-    /// It said why.
+    /// It reported the cause.
     #[error("{text}")]
-    Said {
-        /// What it said.
+    Reported {
+        /// The report.
         text: String,
         /// The identity that its directory has under the same partition name.
         found: Option<PartitionId>,
     },
-    /// It ended without saying why.
+    /// It exited without a report.
     #[error("ended with {status}{}", last_words(.last_line))]
     Exited {
-        /// How.
+        /// Its exit status.
         status: String,
-        /// The last line it, or its launch command, printed.
+        /// The last line that it, or its launch command, printed.
         last_line: Option<String>,
     },
     /// It did not answer in time.
     #[error("no answer within {} s{}", .limit.as_secs_f32(), last_words(.last_line))]
     Silent {
-        /// How long was waited.
+        /// Time waited.
         limit: Duration,
-        /// The last line it, or its launch command, printed.
+        /// The last line that it, or its launch command, printed.
         last_line: Option<String>,
     },
 }
@@ -67,27 +67,29 @@ fn last_words(line: &Option<String>) -> String {
     line.as_ref().map_or_else(String::new, |line| format!(": {line}"))
 }
 
-/// How far a server has come.
+/// Progress of a server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Step {
+pub(super) enum StartStep {
     Started,
     Ready,
     Up,
 }
 
-/// One server that is being started.
+/// One server being started.
 #[derive(Debug)]
 pub(super) struct Starting {
     pub(super) index: ServerIndex,
-    pub(super) step: Step,
+    pub(super) step: StartStep,
     pub(super) ready: Option<Ready>,
     pub(super) cause: Option<Cause>,
-    process: Option<Talk>,
+    /// Notes for the user.
+    pub(super) notes: Vec<String>,
+    process: Option<ServerChannel>,
 }
 
-/// Its process and what is under way to and from it.
+/// Its process and buffered messages.
 #[derive(Debug)]
-struct Talk {
+struct ServerChannel {
     child: Child,
     orders: OwnedFd,
     unsent: Vec<u8>,
@@ -98,19 +100,19 @@ struct Talk {
 }
 
 impl Starting {
-    /// Runs a command whose first order is `first`; a command that cannot be run is a server with a cause.
+    /// Runs a command and queues its first order; a command that cannot be run is a server with a cause.
     pub(super) fn spawn(
         index: ServerIndex,
         words: &[String],
         dir: Option<&Path>,
         first: Vec<u8>,
     ) -> Starting {
-        let spawned = Talk::spawn(words, dir, first);
+        let spawned = ServerChannel::spawn(words, dir, first);
         let (process, cause) = match spawned {
             Ok(talk) => (Some(talk), None),
             Err(source) => (None, Some(Cause::Spawn { program: words[0].clone(), source })),
         };
-        Starting { index, step: Step::Started, ready: None, cause, process }
+        Starting { index, step: StartStep::Started, ready: None, cause, notes: Vec::new(), process }
     }
 
     pub(super) fn order(&mut self, message: &impl serde::Serialize) {
@@ -119,13 +121,13 @@ impl Starting {
         }
     }
 
-    /// The process, once nothing is to be said any more.
+    /// The process, once no more orders follow.
     pub(super) fn into_child(self) -> Option<Child> {
         self.process.map(|talk| talk.child)
     }
 
-    /// Whether it is worth waiting for: it has not come so far, or an order to it is under way.
-    fn is_awaited(&self, goal: Step) -> bool {
+    /// Whether to wait for it: it has not reached the goal, or an order is not yet sent.
+    fn is_awaited(&self, goal: StartStep) -> bool {
         let unsent = self.process.as_ref().is_some_and(|talk| !talk.unsent.is_empty());
         self.cause.is_none() && (self.step < goal || unsent)
     }
@@ -134,8 +136,8 @@ impl Starting {
         let Some(talk) = &mut self.process else { return };
         let sent = talk.send();
         let open = talk.receive();
-        while let Some(line) = self.process.as_mut().and_then(Talk::next_line) {
-            self.hear(&line);
+        while let Some(line) = self.process.as_mut().and_then(ServerChannel::next_line) {
+            self.read_answers(&line);
         }
         let Some(talk) = self.process.as_mut().filter(|_| self.cause.is_none()) else { return };
         if sent.is_err() || !matches!(open, Ok(true)) {
@@ -146,19 +148,20 @@ impl Starting {
         }
     }
 
-    fn hear(&mut self, line: &str) {
-        match (Answer::from_line(line), self.step) {
-            (Some(Answer::Ready(ready)), Step::Started) if ready.index == self.index => {
-                self.step = Step::Ready;
+    fn read_answers(&mut self, line: &str) {
+        match (StartAnswer::from_line(line), self.step) {
+            (Some(StartAnswer::Ready(ready)), StartStep::Started) if ready.index == self.index => {
+                self.step = StartStep::Ready;
                 self.ready = Some(ready);
             }
-            (Some(Answer::Up), Step::Ready) => self.step = Step::Up,
-            (Some(Answer::Failed(failed)), _) => {
-                self.cause = Some(Cause::Said { text: failed.text, found: failed.found });
+            (Some(StartAnswer::Note(note)), _) => self.notes.push(note.text),
+            (Some(StartAnswer::Up), StartStep::Ready) => self.step = StartStep::Up,
+            (Some(StartAnswer::Failed(failed)), _) => {
+                self.cause = Some(Cause::Reported { text: failed.text, found: failed.found });
             }
-            (Some(Answer::Ready(_) | Answer::Up), _) => {
+            (Some(StartAnswer::Ready(_) | StartAnswer::Up), _) => {
                 let text = format!("it answered out of turn: {line}");
-                self.cause = Some(Cause::Said { text, found: None });
+                self.cause = Some(Cause::Reported { text, found: None });
             }
             (None, _) => {
                 if let Some(talk) = self.process.as_mut().filter(|_| !line.trim().is_empty()) {
@@ -169,8 +172,8 @@ impl Starting {
     }
 }
 
-/// Talks to all servers until each has reached `goal` with all orders sent, has a cause, or `limit` has passed.
-pub(super) fn drive(servers: &mut [Starting], goal: Step, limit: Duration) {
+/// Drives all servers until each has reached `goal` with all orders sent, has failed, or `limit` has passed.
+pub(super) fn drive(servers: &mut [Starting], goal: StartStep, limit: Duration) {
     let end = Deadline::after(limit);
     while servers.iter().any(|server| server.is_awaited(goal)) && !end.has_passed() {
         let mut waiting: Vec<PollFd<'_>> = Vec::new();
@@ -181,23 +184,23 @@ pub(super) fn drive(servers: &mut [Starting], goal: Step, limit: Duration) {
                 waiting.push(PollFd::from_borrowed_fd(talk.orders.as_fd(), PollFlags::OUT));
             }
         }
-        // A signal that interrupts the wait only means one look more.
+        // A signal that interrupts the wait only means one more poll.
         let _ = rustix::event::poll(&mut waiting, Some(&end.left()));
         for server in servers.iter_mut().filter(|server| server.is_awaited(goal)) {
             server.exchange();
         }
     }
     for server in servers.iter_mut().filter(|server| server.is_awaited(goal)) {
-        let last_line = server.process.as_ref().and_then(Talk::last_line);
+        let last_line = server.process.as_ref().and_then(ServerChannel::last_line);
         server.cause = Some(Cause::Silent { limit, last_line });
     }
 }
 
-/// Sends what is still to be sent and listens no more: the servers close their output now, and that is no fault.
+/// Sends the remaining orders without reading answers: the servers close their output now, which is no error.
 pub(super) fn send_last(servers: &mut [Starting], limit: Duration) {
     let end = Deadline::after(limit);
     for talk in servers.iter_mut().filter_map(|server| server.process.as_mut()) {
-        // A server that dies right now is found by whoever needs it, as if it died a moment later.
+        // A server that dies now is detected by its next user, as if it died later.
         while talk.send().is_ok() && !talk.unsent.is_empty() && !end.has_passed() {
             let mut room = [PollFd::from_borrowed_fd(talk.orders.as_fd(), PollFlags::OUT)];
             let _ = rustix::event::poll(&mut room, Some(&end.left()));
@@ -205,9 +208,9 @@ pub(super) fn send_last(servers: &mut [Starting], limit: Duration) {
     }
 }
 
-/// Ends all servers: by closing their input, on which they undo what they made and end; those that do not, by force.
+/// Ends all servers: closes their input, on which they undo their start and end; kills the others.
 pub(super) fn give_up(servers: Vec<Starting>) {
-    // Closing all inputs first lets the servers end at the same time.
+    // Closing all inputs first lets the servers end concurrently.
     let children: Vec<Child> = servers.into_iter().filter_map(Starting::into_child).collect();
     let end = Deadline::after(GIVE_UP_LIMIT);
     for mut child in children {
@@ -222,12 +225,12 @@ pub(super) fn give_up(servers: Vec<Starting>) {
     }
 }
 
-impl Talk {
-    fn spawn(words: &[String], dir: Option<&Path>, first: Vec<u8>) -> io::Result<Talk> {
+impl ServerChannel {
+    fn spawn(words: &[String], dir: Option<&Path>, first: Vec<u8>) -> io::Result<ServerChannel> {
         // A socket, not a pipe: only a socket can be written without the risk of SIGPIPE.
         let (orders, input) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        // A file in memory, not a pipe: nobody need read it, and nobody is killed by writing to it later.
+        // A memory file, not a pipe: it needs no reader, and a later writer gets no SIGPIPE.
         let errors = File::from(rustix::fs::memfd_create("pario-launch", MemfdFlags::CLOEXEC)?);
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(input).stdout(Stdio::piped()).stderr(errors.try_clone()?);
@@ -238,10 +241,10 @@ impl Talk {
         let answers = child.stdout.take().expect("it was asked to be piped");
         let flags = rustix::fs::fcntl_getfl(&answers)?;
         rustix::fs::fcntl_setfl(&answers, flags | OFlags::NONBLOCK)?;
-        Ok(Talk { child, orders, unsent: first, answers, unread: Vec::new(), errors, noise: None })
+        Ok(ServerChannel { child, orders, unsent: first, answers, unread: Vec::new(), errors, noise: None })
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much as the socket accepts.
     fn send(&mut self) -> io::Result<()> {
         while !self.unsent.is_empty() {
             match rustix::net::send(&self.orders, &self.unsent, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
@@ -254,7 +257,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Receives what is there; whether more may come.
+    /// Receives available bytes; returns whether more may follow.
     fn receive(&mut self) -> io::Result<bool> {
         let mut piece = [0; 4096];
         loop {
@@ -266,7 +269,7 @@ impl Talk {
                 Err(error) => return Err(error),
             }
             if ANSWER_BYTES_MAX < self.unread.len() {
-                // What fills the buffer without a line's end is no answer; full lines are taken by the caller first.
+                // A full buffer without a line end is no answer; the caller has already consumed complete lines.
                 if !self.unread.contains(&b'\n') {
                     self.unread.clear();
                 }
@@ -292,7 +295,7 @@ impl Talk {
         }
     }
 
-    /// The last line of its errors, else of what it said that was no answer.
+    /// The last line of its standard error, else of its other output.
     fn last_line(&self) -> Option<String> {
         const TAIL_BYTES: u64 = 4096;
         let length = self.errors.metadata().map_or(0, |metadata| metadata.len());

@@ -18,18 +18,18 @@ pub struct Template {
 /// Why a text is not a launch command.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TemplateError {
-    /// A quote that is not closed, or a backslash at the end.
+    /// An unclosed quote, or a backslash at the end.
     #[error("a quote is not closed, or a backslash ends the line")]
     Quote,
-    /// A part that must be there once.
+    /// A required placeholder.
     #[error(
         "must have {{host}} in it, and {{command}} (or {{foreground}}) once, as in \"ssh {{host}} {{command}}\""
     )]
     Placeholders,
-    /// Braces around something else.
+    /// An unknown placeholder.
     #[error("'{{{name}}}' means nothing here; known are {{host}}, {{command}} and {{foreground}}")]
     Unknown {
-        /// What is in the braces.
+        /// Its name.
         name: String,
     },
     /// A placeholder where the program must be.
@@ -60,7 +60,7 @@ impl FromStr for Template {
     }
 }
 
-/// What stands in braces and is not known. Only plain words count: `{}` and shell code in braces are left alone.
+/// An unknown placeholder. Only plain words count: `{}` and shell code in braces are left alone.
 fn unknown_placeholder(word: &str) -> Option<String> {
     let parts = word.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name));
     let mut plain =
@@ -68,7 +68,7 @@ fn unknown_placeholder(word: &str) -> Option<String> {
     plain.find(|name| !["host", "command", "foreground"].contains(name)).map(str::to_owned)
 }
 
-/// Words of a line, as a shell splits them; `None` if a quote stays open.
+/// Words of a line, split as by a shell; `None` if a quote is unclosed.
 fn split_words(text: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -91,7 +91,7 @@ fn split_words(text: &str) -> Option<Vec<String>> {
 }
 
 impl Template {
-    /// The words to run for a host. `background` and `foreground` are the server's command in its two forms.
+    /// The command line for a host. `background` and `foreground` are the server's command in its two forms.
     #[must_use]
     pub fn expand(&self, host: &str, background: &[String], foreground: &[String]) -> Vec<String> {
         let mut words = Vec::new();

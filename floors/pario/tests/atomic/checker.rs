@@ -1,14 +1,14 @@
 //! Decides whether a recorded history can be explained.
 //!
-//! A file is a row of cells. An access covers some of them: a write puts its own tag into each, a read tells which tags it found. In atomic
-//! mode there must be one order of all accesses that keeps what came before what and in which each read finds what was written last.
+//! A file is a row of cells. An access covers some of them: a write stores its own tag in each, a read returns the tags that it found. In
+//! atomic mode there must be one order of all accesses that respects real time and in which each read finds the last write.
 
 use std::collections::HashSet;
 
-/// What an access did.
+/// Kind and result of an access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Did {
-    /// Put this tag into its cells.
+    /// Stored this tag in its cells.
     Wrote(u64),
     /// Found these tags in them.
     Read(Vec<u64>),
@@ -16,16 +16,16 @@ pub enum Did {
 
 /// One access.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Access {
-    /// When it was called, and when it returned.
+pub struct RecordedAccess {
+    /// Time of its call, and of its return.
     pub began: u64,
     pub ended: u64,
     pub cells: Vec<usize>,
     pub did: Did,
 }
 
-/// Looks for an order of all accesses of all processes, each process's in their own order. Says what cannot be explained.
-pub fn sequential(processes: &[Vec<Access>], cells: usize) -> Result<(), String> {
+/// Searches an order of all accesses of all processes that keeps each process's own order. Returns the access that cannot be explained.
+pub fn sequential(processes: &[Vec<RecordedAccess>], cells: usize) -> Result<(), String> {
     let start = (vec![0usize; processes.len()], vec![0u64; cells]);
     let mut seen = HashSet::from([start.clone()]);
     let mut open = vec![start];
@@ -33,7 +33,7 @@ pub fn sequential(processes: &[Vec<Access>], cells: usize) -> Result<(), String>
     let total: usize = processes.iter().map(Vec::len).sum();
     while let Some((at, state)) = open.pop() {
         let done: usize = at.iter().sum();
-        // What was never told to have ended may have happened or not.
+        // An access without a recorded end may have happened or not.
         let rest = processes.iter().zip(&at).flat_map(|(process, at)| &process[*at..]);
         if rest.into_iter().all(|access| access.ended == u64::MAX) {
             return Ok(());
@@ -57,7 +57,7 @@ pub fn sequential(processes: &[Vec<Access>], cells: usize) -> Result<(), String>
     Err(format!("no order explains more than {furthest} of {total} accesses"))
 }
 
-fn after(state: &[u64], access: &Access) -> Option<Vec<u64>> {
+fn after(state: &[u64], access: &RecordedAccess) -> Option<Vec<u64>> {
     match &access.did {
         Did::Wrote(tag) => {
             let mut state = state.to_vec();
@@ -72,8 +72,8 @@ fn after(state: &[u64], access: &Access) -> Option<Vec<u64>> {
 }
 
 /// Every read finds in each cell a write that had begun, and that no other write had replaced before the read began.
-pub fn visible(processes: &[Vec<Access>]) -> Result<(), String> {
-    let all: Vec<&Access> = processes.iter().flatten().collect();
+pub fn visible(processes: &[Vec<RecordedAccess>]) -> Result<(), String> {
+    let all: Vec<&RecordedAccess> = processes.iter().flatten().collect();
     for read in &all {
         let Did::Read(found) = &read.did else { continue };
         for (cell, tag) in read.cells.iter().zip(found) {
@@ -85,7 +85,7 @@ pub fn visible(processes: &[Vec<Access>]) -> Result<(), String> {
                 Some(write) if write.began <= read.ended => write.ended,
                 None if *tag == 0 => 0,
                 Some(_) | None => {
-                    return Err(format!("cell {cell}: tag {tag} was read before anybody wrote it"));
+                    return Err(format!("cell {cell}: tag {tag} was read before it was written"));
                 }
             };
             let newer = writes().find(|write| began < write.began && write.ended < read.began);
@@ -99,19 +99,19 @@ pub fn visible(processes: &[Vec<Access>]) -> Result<(), String> {
 
 #[test]
 fn the_checker_sees_what_cannot_be() {
-    let write = |began, ended, cells: &[usize], tag| Access {
+    let write = |began, ended, cells: &[usize], tag| RecordedAccess {
         began,
         ended,
         cells: cells.to_vec(),
         did: Did::Wrote(tag),
     };
-    let read = |began, ended, cells: &[usize], tags: &[u64]| Access {
+    let read = |began, ended, cells: &[usize], tags: &[u64]| RecordedAccess {
         began,
         ended,
         cells: cells.to_vec(),
         did: Did::Read(tags.to_vec()),
     };
-    // Two writes at once and a read of a mixture.
+    // Two concurrent writes and a read of a mixture.
     let torn = [
         vec![write(0, 10, &[0, 1], 1)],
         vec![write(0, 10, &[0, 1], 2)],
@@ -129,7 +129,7 @@ fn the_checker_sees_what_cannot_be() {
         vec![read(10, 11, &[1], &[2]), read(12, 13, &[0], &[0])],
     ];
     assert!(sequential(&crossed, 2).is_err());
-    // A read of what was replaced.
+    // A read of a replaced value.
     let stale = [vec![write(0, 1, &[0], 1), write(2, 3, &[0], 2)], vec![read(4, 5, &[0], &[1])]];
     assert!(sequential(&stale, 1).is_err() && visible(&stale).is_err());
     // A read before the first write ends may see either.

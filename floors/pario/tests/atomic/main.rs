@@ -1,7 +1,7 @@
-//! Histories of real processes: random overlapping accesses, recorded and judged. In atomic mode one order must explain all of
-//! them; without it every completed write is seen by every later read of the group, and by others after sync and a sign.
+//! Histories of real processes: random overlapping accesses, recorded and checked. In atomic mode one order must explain all of them;
+//! without it every completed write is seen by every later read of the group, and by other groups after sync and a signal.
 //!
-//! `PARIO_SEED` repeats a run; `PARIO_ATOMIC_RUNS` says how many there are of each kind.
+//! `PARIO_SEED` repeats a run; `PARIO_ATOMIC_RUNS` sets the number of runs of each kind.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(unreachable_pub, reason = "modules of one test")]
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pario::group::{Group, Hub, NODE_VARIABLE};
-use pario::{Datatype, GroupFile, Hints, Method, Partition, SharedOptions, open_shared};
+use pario::{CacheOptions, Datatype, GroupFile, Hints, Method, Partition, open_cached};
 use pario_core::Clock;
 use pario_sys::clock::MonotonicClock;
 
-use self::checker::{Access, Did};
-use self::common::Chance;
+use self::checker::{Did, RecordedAccess};
+use self::common::SeededRandom;
 use self::common::stage::{Program, Stage, job, mounted, say};
 
 const CELLS: usize = 48;
@@ -31,7 +31,7 @@ const FILE: &str = "cells";
 const ROUNDS: u64 = 3;
 const ACCESSES: u64 = 14;
 
-/// What the processes of a group are told: `SEED GROUP ATOMIC GROUND LOG`.
+/// Arguments of the processes of a group: `SEED GROUP ATOMIC GROUND LOG`.
 #[test]
 fn member() {
     let Some(job) = job() else { return };
@@ -39,105 +39,105 @@ fn member() {
     let (seed, group_number, atomic) =
         (words[0].parse::<u64>().unwrap(), words[1].parse::<u64>().unwrap(), words[2] == "1");
     let group = pario::group::from_env().unwrap().expect("a member was invited");
-    let ground: Ground = words[3].parse().unwrap();
+    let ground: AtomicTarget = words[3].parse().unwrap();
     let (_partition, file) = ground.open(&group, Path::new(words[4]));
     file.set_atomicity(atomic).unwrap();
-    let who = group_number << 8 | group.rank() as u64;
-    let mut chance = Chance::new(seed ^ (who + 1).wrapping_mul(0x9e37_79b9));
-    let mut common = Chance::new(seed);
+    let member = group_number << 8 | group.rank() as u64;
+    let mut chance = SeededRandom::new(seed ^ (member + 1).wrapping_mul(0x9e37_79b9));
+    let mut common = SeededRandom::new(seed);
     let mut log = Vec::new();
     for round in 0..ROUNDS {
-        let view = Sight::choose(&mut chance, atomic);
+        let view = CellView::choose(&mut chance, atomic);
         view.set(&file);
-        // Two-phase takes apart what one member writes, unless that is to be atomic.
-        let collective = common.once_in(3) && (atomic || ground != Ground::Partition(Method::TwoPhase));
+        // Two-phase splits a member's write, unless it is atomic.
+        let collective = common.once_in(3) && (atomic || ground != AtomicTarget::Partition(Method::TwoPhase));
         for number in 0..ACCESSES {
-            let tag = ((round * ACCESSES + number + 1) << 16) | (who + 1);
+            let tag = ((round * ACCESSES + number + 1) << 16) | (member + 1);
             log.push(view.access(&file, &mut chance, tag, collective));
         }
     }
     file.close().unwrap();
-    std::fs::write(format!("{}-{who}", words[4]), serde_json::to_string(&log).unwrap()).unwrap();
+    std::fs::write(format!("{}-{member}", words[4]), serde_json::to_string(&log).unwrap()).unwrap();
     say(1);
     group.leave();
 }
 
-/// What the file is, and how it is reached.
+/// Kind of file, and how it is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ground {
+enum AtomicTarget {
     /// A file of the partition.
     Partition(Method),
     /// A plain file through the group's own servers; on one node it is lent to the members, or not.
     Plain { direct: bool },
 }
 
-impl Ground {
-    const ALL: [Ground; 5] = [
-        Ground::Partition(Method::ServerDirected),
-        Ground::Partition(Method::ClientDirected),
-        Ground::Partition(Method::TwoPhase),
-        Ground::Plain { direct: true },
-        Ground::Plain { direct: false },
+impl AtomicTarget {
+    const ALL: [AtomicTarget; 5] = [
+        AtomicTarget::Partition(Method::ServerDirected),
+        AtomicTarget::Partition(Method::ClientDirected),
+        AtomicTarget::Partition(Method::TwoPhase),
+        AtomicTarget::Plain { direct: true },
+        AtomicTarget::Plain { direct: false },
     ];
 
     fn word(self) -> &'static str {
         match self {
-            Ground::Partition(method) => method.word(),
-            Ground::Plain { direct: true } => "plain-lent",
-            Ground::Plain { direct: false } => "plain-kept",
+            AtomicTarget::Partition(method) => method.word(),
+            AtomicTarget::Plain { direct: true } => "plain-lent",
+            AtomicTarget::Plain { direct: false } => "plain-kept",
         }
     }
 
     fn open(self, group: &Arc<dyn Group>, log: &Path) -> (Option<Partition>, GroupFile) {
         match self {
-            Ground::Partition(method) => {
+            AtomicTarget::Partition(method) => {
                 let partition = mounted();
                 let hints = Hints { method: Some(method), ..Hints::default() };
                 let options = partition.options().read(true).write(true);
                 let file = options.open_all(group, FILE, &hints).unwrap();
                 (Some(partition), file)
             }
-            Ground::Plain { direct } => {
+            AtomicTarget::Plain { direct } => {
                 let block = Some(4096);
-                let options = SharedOptions {
+                let options = CacheOptions {
                     direct: Some(direct),
                     block_bytes: block,
                     stripe_bytes: block,
-                    ..SharedOptions::default()
+                    ..CacheOptions::default()
                 };
-                (None, open_shared(group, plain_beside(log), &options).unwrap())
+                (None, open_cached(group, plain_beside(log), &options).unwrap())
             }
         }
     }
 }
 
-impl std::str::FromStr for Ground {
+impl std::str::FromStr for AtomicTarget {
     type Err = String;
 
-    fn from_str(word: &str) -> Result<Ground, String> {
-        let found = Ground::ALL.into_iter().find(|ground| ground.word() == word);
+    fn from_str(word: &str) -> Result<AtomicTarget, String> {
+        let found = AtomicTarget::ALL.into_iter().find(|ground| ground.word() == word);
         found.ok_or_else(|| format!("no ground is called {word}"))
     }
 }
 
-/// Where the plain file of a history is.
+/// Path of the plain file of a history.
 fn plain_beside(log: &Path) -> PathBuf {
     log.with_file_name("plain")
 }
 
-/// Which cells a member sees in a round.
-struct Sight {
+/// The cells that a member sees in an iteration.
+struct CellView {
     first: usize,
     stride: usize,
     count: usize,
 }
 
-impl Sight {
-    fn choose(chance: &mut Chance, atomic: bool) -> Sight {
-        // Without atomic mode only contiguous calls are promised to happen at once.
+impl CellView {
+    fn choose(chance: &mut SeededRandom, atomic: bool) -> CellView {
+        // Without atomic mode only contiguous calls are atomic.
         let stride = if atomic { 1 + chance.index(3) } else { 1 };
         let first = chance.index(CELLS / 3);
-        Sight { first, stride, count: (CELLS - first).div_ceil(stride) }
+        CellView { first, stride, count: (CELLS - first).div_ceil(stride) }
     }
 
     fn set(&self, file: &GroupFile) {
@@ -147,7 +147,13 @@ impl Sight {
         file.set_view(i64::try_from(CELL_BYTES * self.first).unwrap(), &cell, &wide).unwrap();
     }
 
-    fn access(&self, file: &GroupFile, chance: &mut Chance, tag: u64, collective: bool) -> serde_json::Value {
+    fn access(
+        &self,
+        file: &GroupFile,
+        chance: &mut SeededRandom,
+        tag: u64,
+        collective: bool,
+    ) -> serde_json::Value {
         let count = 1 + chance.index(self.count.min(12));
         let start = chance.index(self.count - count + 1);
         let cells: Vec<usize> = (start..start + count).map(|at| self.first + at * self.stride).collect();
@@ -176,7 +182,7 @@ fn fill(cell: &mut [u8], tag: u64) {
     }
 }
 
-/// The tag in a cell; one that is torn is no tag.
+/// The tag in a cell; a torn cell has none.
 fn tag_of(cell: &[u8]) -> u64 {
     let tag = u64::from_le_bytes(cell[..8].try_into().unwrap());
     let mut expected = vec![0; cell.len()];
@@ -184,7 +190,7 @@ fn tag_of(cell: &[u8]) -> u64 {
     if expected == cell { tag } else { u64::MAX }
 }
 
-fn log_of(path: &Path) -> Vec<Access> {
+fn log_of(path: &Path) -> Vec<RecordedAccess> {
     let log: Vec<serde_json::Value> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let numbers = |value: &serde_json::Value| -> Vec<u64> {
         value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap()).collect()
@@ -193,7 +199,7 @@ fn log_of(path: &Path) -> Vec<Access> {
         .map(|line| {
             let tags = numbers(&line["tags"]);
             let did = if line["writes"] == true { Did::Wrote(tags[0]) } else { Did::Read(tags) };
-            Access {
+            RecordedAccess {
                 began: line["began"].as_u64().unwrap(),
                 ended: line["ended"].as_u64().unwrap(),
                 cells: numbers(&line["cells"])
@@ -208,16 +214,16 @@ fn log_of(path: &Path) -> Vec<Access> {
 
 /// One history.
 #[derive(Clone, Copy, Debug)]
-struct Scene {
+struct AtomicHistory {
     seed: u64,
     groups: u64,
     size: usize,
     nodes: usize,
     atomic: bool,
-    ground: Ground,
+    ground: AtomicTarget,
 }
 
-fn play(stage: &Stage, scene: Scene) {
+fn play(stage: &Stage, scene: AtomicHistory) {
     eprintln!("{scene:?}; PARIO_SEED={} repeats it", scene.seed);
     let partition = stage.mount();
     let file = partition.create(FILE).unwrap();
@@ -246,8 +252,8 @@ fn play(stage: &Stage, scene: Scene) {
     for (number, rank, program) in programs {
         let (said, status) = program.end(0);
         assert!(status.success() && said == 1, "rank {rank} of group {number}: {status:?}");
-        let who = (number as u64) << 8 | rank as u64;
-        histories.push(log_of(Path::new(&format!("{}-{who}", log.display()))));
+        let member = (number as u64) << 8 | rank as u64;
+        histories.push(log_of(Path::new(&format!("{}-{member}", log.display()))));
     }
     let judged = if scene.atomic && scene.groups == 1 {
         checker::sequential(&histories, CELLS)
@@ -273,24 +279,24 @@ fn seeds(salt: u64) -> Vec<u64> {
         return vec![seed.parse().unwrap()];
     }
     let began = MonotonicClock.now().0 ^ salt << 48;
-    (0..runs()).map(|run| Chance::new(began + run).next() >> 1).collect()
+    (0..runs()).map(|run| SeededRandom::new(began + run).next_u64() >> 1).collect()
 }
 
 fn each_scene(atomic: bool, groups: u64, salt: u64) {
     let Some(stage) = Stage::start(3, "stripe = \"4KiB\"") else { return };
     // Caches of two groups on a plain file see each other's writes only after sync.
-    let grounds = if groups == 1 { &Ground::ALL[..] } else { &Ground::ALL[..3] };
+    let grounds = if groups == 1 { &AtomicTarget::ALL[..] } else { &AtomicTarget::ALL[..3] };
     for nodes in [1, 2, 4] {
         for seed in seeds(salt ^ nodes as u64) {
-            let ground = Chance::new(seed).of(grounds);
-            play(&stage, Scene { seed, groups, size: 4, nodes, atomic, ground });
+            let ground = SeededRandom::new(seed).pick(grounds);
+            play(&stage, AtomicHistory { seed, groups, size: 4, nodes, atomic, ground });
         }
     }
     if groups == 1 {
-        // The way with locks of its own is not left to chance.
+        // The method with its own locks is always included.
         for seed in seeds(salt ^ 77) {
-            let ground = Ground::Plain { direct: true };
-            play(&stage, Scene { seed, groups, size: 4, nodes: 1, atomic, ground });
+            let ground = AtomicTarget::Plain { direct: true };
+            play(&stage, AtomicHistory { seed, groups, size: 4, nodes: 1, atomic, ground });
         }
     }
 }
@@ -305,7 +311,7 @@ fn without_it_a_completed_write_is_seen_by_every_later_read() {
     each_scene(false, 1, 2);
 }
 
-/// Two applications on one file: completed writes of the one are seen by the other too.
+/// Two applications on one file: completed writes of one are seen by the other too.
 #[test]
 fn two_groups_see_each_others_completed_writes() {
     each_scene(false, 2, 3);

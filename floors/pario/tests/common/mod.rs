@@ -1,4 +1,4 @@
-//! What the tests of the data path share: seeded chance, patterns, partitions of every kind, and a watch over histories.
+//! Shared by the tests of the data path: seeded random numbers, patterns, partitions of every kind, and a watchdog for histories.
 //!
 //! Always: a history that fails or hangs prints its seed and its last steps; `PARIO_SEED` runs it again.
 
@@ -13,70 +13,35 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+pub use pario::core::SeededRandom;
 use pario::{EmbedOptions, EmbedStore, EmbedTransport, Partition};
 
-pub const TRANSPORTS: [EmbedTransport; 3] =
-    [EmbedTransport::InProcess, EmbedTransport::Unix, EmbedTransport::Tcp];
-pub const STORES: [EmbedStore; 3] = [EmbedStore::Memory, EmbedStore::Files, EmbedStore::Direct];
+pub const TRANSPORTS: [EmbedTransport; 4] =
+    [EmbedTransport::InProcess, EmbedTransport::Unix, EmbedTransport::Tcp, EmbedTransport::TcpProtected];
+pub const STORES: [EmbedStore; 4] =
+    [EmbedStore::Memory, EmbedStore::Files, EmbedStore::Direct, EmbedStore::Log];
 
-/// Longest life of one history: none needs a tenth of it.
+/// Longest duration of one history: none needs a tenth of it.
 const HISTORY_LIMIT: Duration = Duration::from_secs(60);
-/// Histories of one scene.
+/// Histories per fixture.
 const SCENE_HISTORIES: u64 = 64;
-/// Scenes at one time.
+/// Concurrent fixtures.
 const LANES: usize = 2;
 /// Steps shown when a history fails.
 const STEPS_SHOWN: usize = 40;
 
-/// Chance that can be repeated (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Chance(u64);
-
-impl Chance {
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// One of `0..end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        assert!(0 < end);
-        self.next() % end
-    }
-
-    pub fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.below(len as u64)).unwrap()
-    }
-
-    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.index(choices.len())]
-    }
-
-    /// True once in `n` times.
-    pub fn once_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-}
-
-/// Bytes that differ from place to place and from seed to seed.
+/// Bytes that depend on offset and seed.
 pub fn pattern(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut chance = Chance::new(seed);
+    let mut chance = SeededRandom::new(seed);
     let mut pattern = Vec::with_capacity(bytes + 8);
     while pattern.len() < bytes {
-        pattern.extend_from_slice(&chance.next().to_le_bytes());
+        pattern.extend_from_slice(&chance.next_u64().to_le_bytes());
     }
     pattern.truncate(bytes);
     pattern
 }
 
-/// Small outboxes and caches, so that they run full.
+/// Small outboxes and caches, so that they become full.
 pub fn small(servers: u16, stripe_bytes: u64) -> EmbedOptions {
     EmbedOptions {
         servers,
@@ -87,7 +52,7 @@ pub fn small(servers: u16, stripe_bytes: u64) -> EmbedOptions {
     }
 }
 
-/// A claim over every transport and store.
+/// A test over every transport and store.
 pub fn each(check: impl Fn(&Partition)) {
     for transport in TRANSPORTS {
         for store in STORES {
@@ -121,8 +86,8 @@ impl Trace {
     }
 }
 
-/// Runs `history` under the seeds that the environment asks for, each watched: a failure or a hang names seed and step.
-/// `PARIO_SEED` runs one, `PARIO_HISTORIES` says how many otherwise.
+/// Runs `history` under the requested seeds, each with a watchdog: a failure or a hang names seed and step. `PARIO_SEED` runs one,
+/// `PARIO_HISTORIES` sets the number otherwise.
 pub fn histories(default: u64, history: fn(u64, &Trace)) {
     if let Some(seed) = wished("PARIO_SEED") {
         return watched(seed, "", move |trace| history(seed, trace));
@@ -130,14 +95,14 @@ pub fn histories(default: u64, history: fn(u64, &Trace)) {
     let count = wished("PARIO_HISTORIES").unwrap_or(default);
     let base = u64::from(std::process::id()) << 20 | 0x5eed << 40;
     for run in 0..count {
-        // Half of them are the same each time, half are new.
+        // Half of the seeds are fixed, half are new.
         let seed = if run.is_multiple_of(2) { run / 2 } else { base + run };
         watched(seed, "", move |trace| history(seed, trace));
     }
 }
 
-/// Histories that share their surroundings, which cost more than a history does: `set_up` makes a scene for the seeds of its number, which
-/// live one after the other in it. `PARIO_SEED` runs one, and with `PARIO_HISTORIES` that one and those behind it.
+/// Histories that share a fixture, which costs more than a history does: `set_up` makes a fixture for the seeds of its number, which run
+/// in it one after the other. `PARIO_SEED` runs one, and with `PARIO_HISTORIES` that one and the following ones.
 pub fn scenes<S: Send + Sync + 'static>(
     default: u64,
     set_up: fn(u64) -> S,
@@ -166,7 +131,7 @@ pub fn scenes<S: Send + Sync + 'static>(
     let base = u64::from(std::process::id()) << 14 | 0x5eed << 34;
     eprintln!("{count} histories; every second scene is new: seeds from {:#x} on", base * SCENE_HISTORIES);
     let next = std::sync::atomic::AtomicU64::new(0);
-    // Histories mostly wait for each other's threads, so that several of them keep the processors busy.
+    // Histories mostly wait for each other's threads, so several of them keep the processors busy.
     std::thread::scope(|scope| {
         let lane = || loop {
             let turn = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -174,7 +139,7 @@ pub fn scenes<S: Send + Sync + 'static>(
             if left == 0 {
                 return;
             }
-            // Half of them are the same each time, half are new.
+            // Half of the seeds are fixed, half are new.
             let first = (if turn.is_multiple_of(2) { turn / 2 } else { base + turn }) * SCENE_HISTORIES;
             run(first..first + left.min(SCENE_HISTORIES));
         };
@@ -207,7 +172,7 @@ fn watched(seed: u64, again: &str, history: impl FnOnce(&Trace) + Send + 'static
     }
 }
 
-/// Where two byte strings differ, in words that fit on a line.
+/// Where two byte strings differ, in one line.
 pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     if expected.len() != found.len() {
         return Some(format!("{} bytes expected, {} found", expected.len(), found.len()));
@@ -222,12 +187,12 @@ pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     ))
 }
 
-/// Waits for something that another thread brings about.
+/// Waits for a condition that another thread makes true.
 pub fn eventually(condition: impl Fn() -> bool) -> bool {
     stage::until(condition)
 }
 
-/// What the manager says of itself.
+/// The manager's status.
 pub fn manager_status(partition: &Partition) -> serde_json::Value {
     let request = pario::message::Request::Status {};
     let answer = partition.mount_handle().call(pario::core::ServerIndex::MANAGER, &request).unwrap();
@@ -236,7 +201,7 @@ pub fn manager_status(partition: &Partition) -> serde_json::Value {
     status["manager"].clone()
 }
 
-/// All of a file.
+/// The whole contents of a file.
 pub fn read_all(partition: &Partition, path: &str) -> Vec<u8> {
     let file = partition.open(path).unwrap();
     let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];

@@ -1,6 +1,6 @@
 //! A partition of real server processes, and programs that are this test binary again.
 //!
-//! Always: what a test started ends with it, also when it fails.
+//! Always: processes that a test started end with it, also when it fails.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,39 +10,39 @@ use std::time::Duration;
 use pario::Partition;
 use pario::partition::binary::find_binary;
 use pario::partition::{Layers, Registry, Settings};
-use pario::start::{DownHow, down, up};
+use pario::start::{DownMode, down, up};
 use pario_core::{Clock, Nanos};
 use pario_sys::clock::MonotonicClock;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A call that needs a dead or silent server fails within this.
+/// A call that needs a dead or silent server fails within this time.
 pub const TOLD_LIMIT: Duration = Duration::from_secs(5);
-/// How long a condition may take to come true.
+/// Longest wait for a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(30);
 pub const NAME: &str = "stage";
 /// Its partition file.
 const FILE: &str = "stage.toml";
-/// What tells this binary that it is a program of a test.
+/// Variable that makes this binary a program of a test.
 const JOB: &str = "PARIO_TEST_JOB";
 
 /// See the module.
 pub struct Stage {
-    /// Goes after the servers and before the directory, as the order of fields has it.
+    /// Dropped after the servers and before the directory: the order of fields matters.
     kept: Vec<Box<dyn std::any::Any>>,
     dir: tempfile::TempDir,
     settings: Settings,
 }
 
 impl Stage {
-    /// A partition that is up; `None`, said aloud, where the command is not built that servers are started with.
+    /// A running partition; `None`, with a message, if the `pario` command is not built.
     pub fn start(servers: usize, more: &str) -> Option<Stage> {
         let stage = Stage::prepare(servers, more)?;
         stage.up();
         Some(stage)
     }
 
-    /// The same, not up yet.
+    /// The same, not started yet.
     pub fn prepare(servers: usize, more: &str) -> Option<Stage> {
         if let Err(error) = find_binary() {
             assert!(
@@ -62,40 +62,40 @@ impl Stage {
         Some(Stage { kept: Vec::new(), dir, settings })
     }
 
-    /// Keeps something that must outlive the servers but not their directories: a file system under one of them.
+    /// Keeps a value that must outlive the servers but not their directories: a file system under one of them.
     pub fn keep(&mut self, thing: impl std::any::Any) {
         self.kept.push(Box::new(thing));
     }
 
-    /// Brings it up, or up again.
+    /// Starts it, or starts it again.
     pub fn up(&self) {
         up(&self.registry(), &self.settings, START_LIMIT).unwrap();
     }
 
-    /// The command that servers are started with, asked to do something to this partition.
+    /// The `pario` command, applied to this partition.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(find_binary().unwrap());
         command.args(arguments).env("PARIO_REGISTRY", self.registry().path()).stdin(Stdio::null());
         command
     }
 
-    /// `pario up`, so that servers get an environment of their own.
+    /// `pario up`, so that servers get their own environment.
     pub fn up_command(&self) -> Command {
         self.command(&["up", self.dir().join(FILE).to_str().unwrap()])
     }
 
-    /// Where everything of this stage is.
+    /// The directory of this fixture.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The process number of one server, as the registry has it.
+    /// The process id of one server, from the registry.
     pub fn server_pid(&self, server: usize) -> u32 {
         self.registry().find(NAME).unwrap().servers[server].pid
     }
 
     pub fn down(&self) {
-        let down = down(&self.registry(), NAME, DownHow::Keep).unwrap();
+        let down = down(&self.registry(), NAME, DownMode::Keep).unwrap();
         assert!(down.killed.is_empty(), "{down:?}");
     }
 
@@ -125,7 +125,7 @@ impl Stage {
         }
     }
 
-    /// Living servers that were started with this stage's directories.
+    /// Running servers that were started with this fixture's directories.
     fn servers(&self) -> Vec<u32> {
         let Ok(Some(entry)) = self.registry().get(NAME) else { return Vec::new() };
         entry.servers.iter().filter(|server| server.process().is_alive()).map(|server| server.pid).collect()
@@ -136,20 +136,20 @@ fn server_dir(base: &Path, server: usize) -> PathBuf {
     base.join(format!("data/{server}"))
 }
 
-/// What the kernel says a process does (`R`, `S`, `T` for stopped, …); `None`: there is none.
+/// The kernel's state of a process (`R`, `S`, `T` for stopped, …); `None`: there is none.
 pub fn state_of(process: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Whether every thread of a process is stopped: the signal is sent to all, and each takes its time.
+/// Whether every thread of a process is stopped: each thread stops at its own time.
 pub fn is_stopped(process: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
     let state = |thread: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
         stat.rsplit_once(") ")?.1.chars().next()
     };
-    // A thread that ended meanwhile has none.
+    // A thread that ended meanwhile has no state.
     threads.map_while(Result::ok).all(|thread| state(thread).is_none_or(|state| state == 'T'))
 }
 
@@ -178,7 +178,7 @@ impl Program {
         Program::start_with(stage, entry, job, &[])
     }
 
-    /// The same, with more in its environment.
+    /// The same, with additional environment variables.
     pub fn start_with(stage: &Stage, entry: &str, job: &str, more: &[(&str, &std::ffi::OsStr)]) -> Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.envs(more.iter().copied());
@@ -190,21 +190,21 @@ impl Program {
         Program { child, lines }
     }
 
-    /// The next number that it said; `None` when it has ended.
+    /// The next number that it printed; `None` when it has ended.
     pub fn number(&mut self) -> Option<u64> {
         loop {
             let mut line = String::new();
             if self.lines.read_line(&mut line).unwrap() == 0 {
                 return None;
             }
-            // The test harness says things of its own.
+            // The test harness prints lines of its own.
             if let Some(number) = line.strip_prefix("said ") {
                 return number.trim_end().parse().ok();
             }
         }
     }
 
-    /// All that it says until it ends.
+    /// All its output until it ends.
     pub fn lines(mut self) -> Vec<String> {
         self.lines.by_ref().lines().map(Result::unwrap).collect()
     }
@@ -213,7 +213,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits for its end; the last number that it said, at least `known`, and how it ended.
+    /// Waits for its end; the last number that it printed, at least `known`, and its exit status.
     pub fn end(mut self, known: u64) -> (u64, std::process::ExitStatus) {
         let mut last = known;
         while let Some(number) = self.number() {
@@ -222,7 +222,7 @@ impl Program {
         (last, self.child.wait().unwrap())
     }
 
-    /// Kills it at once and returns the last number that it had said, at least `known`.
+    /// Kills it immediately and returns the last number that it had printed, at least `known`.
     pub fn kill(mut self, known: u64) -> u64 {
         kill_process(pid(self.child.id()), Signal::KILL).unwrap();
         let mut last = known;
@@ -241,14 +241,14 @@ impl Drop for Program {
     }
 }
 
-/// What this process is to do, if it is a program of a test.
+/// The work of this process, if it is a program of a test.
 pub fn job() -> Option<String> {
     std::env::var(JOB).ok()
 }
 
-/// Tells the test a number; when this returns the test will hear it, whatever becomes of us.
+/// Reports a number to the test; after this returns the test receives it, even if this process dies.
 pub fn say(number: u64) {
-    // One call of `write`: a line is said or not.
+    // One call of `write`: a line is printed completely or not at all.
     let line = format!("said {number}\n");
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes()).unwrap();
@@ -270,7 +270,7 @@ pub fn until(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Lets time pass while others work.
+/// Sleeps while others work.
 pub fn pause(time: Duration) {
     let time = rustix::event::Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap(),
@@ -279,14 +279,14 @@ pub fn pause(time: Duration) {
     let _ = rustix::event::poll(&mut [], Some(&time));
 }
 
-/// What a call said and how long it took.
+/// Result and duration of a call.
 pub fn timed<T>(call: impl FnOnce() -> T) -> (T, Duration) {
     let began: Nanos = MonotonicClock.now();
     let said = call();
     (said, MonotonicClock.now().since(began))
 }
 
-/// Insists that a call fails in time and names the server.
+/// Asserts that a call fails in time and names the server.
 #[track_caller]
 pub fn told<T: std::fmt::Debug>(server: usize, call: impl FnOnce() -> pario::Result<T>) -> pario::Error {
     let (said, took) = timed(call);

@@ -1,5 +1,5 @@
-//! A client as the victim: a killed one is cleared away and every write of its that returned is there; a stopped one is waited
-//! for, never fenced, and goes on where it stood.
+//! A client as the victim: a killed client is cleaned up and each of its returned writes is present; a stopped client is waited for, never
+//! fenced, and continues where it stopped.
 
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
@@ -12,21 +12,21 @@ use rustix::process::Signal;
 
 use crate::common::difference;
 use crate::common::stage::{Program, job, mounted, pause, say, until};
-use crate::hands::{Busy, Hand, REGION, Work, bytes_of};
-use crate::stand::{Case, Stand};
+use crate::fixture::{KillCase, KillFixture};
+use crate::workers::{Busy, FileWorker, REGION, WorkKind, bytes_of};
 
-/// Writes of a victim that lives to do all of them.
+/// Writes of a victim that survives to do all of them.
 const TOTAL: u64 = 40;
-/// What it says when it has closed its file.
+/// Its output when it has closed its file.
 const CLOSED: u64 = 1_000_000;
-/// Direct writes lie behind everybody's records.
+/// Direct writes are beyond all records.
 const DIRECT_AT: u64 = 64 << 20;
 const DIRECT: usize = 512 << 10;
 const WHO: &str = "victim";
 
-/// What is left of the write that the victim was at.
+/// The rest of the write that the victim was executing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rest {
+enum InterruptedWrite {
     /// Not a byte.
     Nothing,
     /// All of it.
@@ -35,33 +35,39 @@ enum Rest {
     Parts,
 }
 
-struct Scene {
+struct ClientFixture {
     /// `records` or `direct`.
     way: &'static str,
     count: u64,
     /// Writes that have returned when the point is reached.
     returned: u64,
-    rest: Rest,
-    /// Reached by being asked for the lease, when everything is written.
+    rest: InterruptedWrite,
+    /// Reached by a recall of the lease, when all data is written.
     recalled: bool,
     /// Still holds its lease there.
     holds: bool,
 }
 
-fn scene(point: Point) -> Scene {
-    let at =
-        |count, returned, rest| Scene { way: "records", count, returned, rest, recalled: false, holds: true };
-    let recalled = |holds| Scene { recalled: true, holds, ..at(1, TOTAL, Rest::Nothing) };
+fn scene(point: Point) -> ClientFixture {
+    let at = |count, returned, rest| ClientFixture {
+        way: "records",
+        count,
+        returned,
+        rest,
+        recalled: false,
+        holds: true,
+    };
+    let recalled = |holds| ClientFixture { recalled: true, holds, ..at(1, TOTAL, InterruptedWrite::Nothing) };
     match point {
-        // By then the ring has run around more than once.
+        // By then the ring has wrapped around more than once.
         Point::CommitBegun | Point::CommitFloor | Point::CommitBytes | Point::CommitHead => {
-            at(30, 29, Rest::Nothing)
+            at(30, 29, InterruptedWrite::Nothing)
         }
-        Point::CommitTail | Point::CommitTold => at(30, 29, Rest::Whole),
-        Point::OfferAnswered | Point::GrantReceived => at(1, 0, Rest::Nothing),
+        Point::CommitTail | Point::CommitTold => at(30, 29, InterruptedWrite::Whole),
+        Point::OfferAnswered | Point::GrantReceived => at(1, 0, InterruptedWrite::Nothing),
         // Two pieces a write.
-        Point::LendReceived => Scene { way: "direct", ..at(1, 0, Rest::Parts) },
-        Point::DirectWritten => Scene { way: "direct", ..at(5, 2, Rest::Parts) },
+        Point::LendReceived => ClientFixture { way: "direct", ..at(1, 0, InterruptedWrite::Parts) },
+        Point::DirectWritten => ClientFixture { way: "direct", ..at(5, 2, InterruptedWrite::Parts) },
         Point::RecallHeard | Point::RecallDrained => recalled(true),
         Point::RecallReturned => recalled(false),
         other => panic!("{other:?} is not a client's"),
@@ -94,13 +100,13 @@ fn place(way: &str, number: u64) -> (u64, usize) {
     }
 }
 
-pub fn start_writer(stand: &Stand, job: &str, more: &[(&str, &OsStr)]) -> Program {
+pub fn start_writer(stand: &KillFixture, job: &str, more: &[(&str, &OsStr)]) -> Program {
     let [_, (directory, dir)] = stand.arming(None, 1);
     let env: Vec<(&str, &OsStr)> = more.iter().copied().chain([(directory, dir.as_os_str())]).collect();
     Program::start_with(&stand.stage, "victim", job, &env)
 }
 
-/// Writes of a victim that returned are there.
+/// Returned writes of a victim are present.
 pub fn check_regions(reader: &Partition, path: &str, returned: u64) {
     check(reader, (path, "records"), returned);
 }
@@ -117,29 +123,33 @@ fn check(reader: &Partition, (path, way): (&str, &str), returned: u64) {
     }
 }
 
-fn check_rest(reader: &Partition, way: &str, number: u64, rest: Rest) {
+fn check_rest(reader: &Partition, way: &str, number: u64, rest: InterruptedWrite) {
     let (at, bytes) = place(way, number);
     let mut found = vec![0; bytes];
     let count = reader.open("shared").unwrap().read_at(at, &mut found).unwrap();
     found.truncate(count);
     let expected = bytes_of(WHO, number, bytes);
     match rest {
-        Rest::Nothing => assert!(found.iter().all(|byte| *byte == 0), "a half-made record left a trace"),
-        Rest::Whole => assert_eq!(difference(&expected, &found), None, "a committed record is taken"),
-        Rest::Parts => {
+        InterruptedWrite::Nothing => {
+            assert!(found.iter().all(|byte| *byte == 0), "a half-made record left a trace")
+        }
+        InterruptedWrite::Whole => {
+            assert_eq!(difference(&expected, &found), None, "a committed record is drained")
+        }
+        InterruptedWrite::Parts => {
             let foreign = found.iter().zip(&expected).position(|(f, e)| *f != 0 && f != e);
-            assert_eq!(foreign, None, "a byte that nobody wrote");
+            assert_eq!(foreign, None, "a byte that was never written");
         }
     }
 }
 
-pub fn case(case: Case) {
+pub fn case(case: KillCase) {
     let scene = scene(case.point);
-    let Some(stand) = Stand::with_client(case) else { return };
+    let Some(stand) = KillFixture::with_client(case) else { return };
     let stage = &stand.stage;
-    let mut kept = Hand::new(stage, "kept", Work::Fresh);
+    let mut kept = FileWorker::new(stage, "kept", WorkKind::Fresh);
     kept.round().unwrap();
-    let beside = Busy::start(Hand::new(stage, "beside", Work::records("beside", None)));
+    let beside = Busy::start(FileWorker::new(stage, "beside", WorkKind::records("beside", None)));
     let stripe_bytes = if scene.way == "direct" { 256 << 10 } else { 16 << 10 };
     let options = stage.mount().options().write(true).create(true).stripe_bytes(stripe_bytes);
     options.open("shared").unwrap().close().unwrap();
@@ -154,17 +164,18 @@ pub fn case(case: Case) {
         while program.number().expect("it writes") < TOTAL {}
         stand.go();
     }
-    // The direct path is for one who is alone with a file: the neighbour comes later.
-    let neighbour = || Busy::start(Hand::new(stage, "neighbour", Work::records("shared", Some(1))));
+    // The direct path needs a single user of a file: the neighbour comes later.
+    let neighbour = || Busy::start(FileWorker::new(stage, "neighbour", WorkKind::records("shared", Some(1))));
     let early = (scene.way == "records" && scene.returned != 0).then(neighbour);
-    let reader = scene.recalled.then(|| Reader::start(&stand, scene.way));
+    let reader = scene.recalled.then(|| VictimReader::start(&stand, scene.way));
     stand.reached_by(process);
     beside.gets_on();
     let neighbour = early.unwrap_or_else(neighbour);
-    let reader = reader.unwrap_or_else(|| Reader::start(&stand, scene.way));
+    let reader = reader.unwrap_or_else(|| VictimReader::start(&stand, scene.way));
     match case.action {
         Action::Kill => killed(&stand, &scene, program),
         Action::Stop => stopped(&stand, &scene, program, &reader),
+        Action::Hang => unreachable!("the cases kill and stop; tests of the command hang a server"),
     }
     reader.end();
     neighbour.gets_on();
@@ -178,10 +189,10 @@ pub fn case(case: Case) {
     stand.is_healthy();
 }
 
-fn killed(stand: &Stand, scene: &Scene, program: Program) {
+fn killed(stand: &KillFixture, scene: &ClientFixture, program: Program) {
     let (said, status) = program.end(0);
     assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "{status:?}");
-    // A recalled one had said everything before, and was heard.
+    // A recalled client had printed everything before, and the test received it.
     assert_eq!(said, if scene.recalled { 0 } else { scene.returned });
     let reader = stand.stage.mount();
     check(&reader, ("shared", scene.way), scene.returned);
@@ -190,17 +201,17 @@ fn killed(stand: &Stand, scene: &Scene, program: Program) {
     }
 }
 
-fn stopped(stand: &Stand, scene: &Scene, program: Program, reader: &Reader) {
+fn stopped(stand: &KillFixture, scene: &ClientFixture, program: Program, reader: &VictimReader) {
     if scene.holds {
         let named = format!("process {} ", program.pid());
         assert!(
             until(|| stand.waited_for().contains(&named)),
-            "{} is not said to be waited for",
+            "{} is not reported as waited for",
             program.pid()
         );
         assert!(!reader.thread.is_finished(), "a stopped client's lease was taken away");
     } else {
-        assert!(until(|| reader.thread.is_finished()), "what was given back is still waited for");
+        assert!(until(|| reader.thread.is_finished()), "a returned lease is still waited for");
     }
     stand.go_on(program.pid());
     stand.note("finish");
@@ -209,20 +220,20 @@ fn stopped(stand: &Stand, scene: &Scene, program: Program, reader: &Reader) {
     check(&stand.stage.mount(), ("shared", scene.way), TOTAL);
 }
 
-/// One who wants to read what the victim writes.
-struct Reader {
+/// A reader of the file that the victim writes.
+struct VictimReader {
     thread: std::thread::JoinHandle<()>,
 }
 
-impl Reader {
-    fn start(stand: &Stand, way: &str) -> Reader {
+impl VictimReader {
+    fn start(stand: &KillFixture, way: &str) -> VictimReader {
         let partition = stand.stage.mount();
         let (at, _) = place(way, 0);
         let thread = std::thread::spawn(move || {
             let file = partition.open("shared").unwrap();
             file.read_at(at, &mut [0; 1000]).unwrap();
         });
-        Reader { thread }
+        VictimReader { thread }
     }
 
     fn end(self) {

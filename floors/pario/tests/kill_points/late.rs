@@ -1,10 +1,10 @@
-//! A server that was stopped in the middle of taking a record, was taken for gone, and goes on when the record's memory has long been
-//! used for another file's bytes.
+//! A server that was stopped while draining a record, was considered dead, and continues when the record's memory has been reused for
+//! another file's bytes.
 
 use pario_sys::kill_point::Action;
 
 use crate::common::stage::until;
-use crate::stand::{Case, Stand};
+use crate::fixture::{KillCase, KillFixture};
 
 const BYTES: usize = 40_000;
 /// More than twice what the outbox holds.
@@ -13,11 +13,11 @@ const OLD: u8 = b'o';
 const NEW: u8 = b'n';
 const OTHER: u8 = b'x';
 
-pub fn case(case: Case) {
+pub fn case(case: KillCase) {
     if case.action == Action::Kill {
         return;
     }
-    let Some(stand) = Stand::with_server(case, 1, 1) else { return };
+    let Some(stand) = KillFixture::with_server(case, 1, 1) else { return };
     let partition = stand.stage.mount();
     let file = partition.create("wide").unwrap();
     file.write_at(0, &[OLD; BYTES]).unwrap();
@@ -34,7 +34,7 @@ pub fn case(case: Case) {
     }
     other.sync().unwrap();
     stand.go_on(process);
-    // By the time it answers a new client, it has done what it was at.
+    // When it answers a new client, it has finished the interrupted work.
     let reader = stand.stage.mount();
     let mut found = vec![0; BYTES];
     assert!(until(|| reader.open("wide").and_then(|wide| wide.read_exact_at(0, &mut found)).is_ok()));

@@ -1,4 +1,4 @@
-//! A holder of locks as the victim: a killed one holds nothing up, a stopped one is waited for, by name; nobody counts past the other.
+//! A holder of locks as the victim: a killed holder delays no other, a stopped holder is waited for, by name; no count is lost.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,14 +11,14 @@ use pario::{File, LockOptions, Partition};
 use pario_sys::kill_point::{Action, DIRECTORY, Point};
 
 use crate::common::stage::{Program, job, mounted, pause, say, until};
-use crate::stand::{Case, Stand};
+use crate::fixture::{KillCase, KillFixture};
 
 const PATH: &str = "counter";
 
-/// Points of the lock's way on the client's side.
+/// Kill points of a lock on the client's side.
 pub const POINTS: [Point; 3] = [Point::LockReceived, Point::LockRecallHeard, Point::LockReturned];
 
-/// Adds one to the number in the file, alone.
+/// Adds one to the number in the file, under an exclusive lock.
 fn count(file: &File) -> pario::Result<()> {
     let guard = file.lock(0..8, &LockOptions::exclusive())?;
     let mut bytes = [0; 8];
@@ -31,7 +31,7 @@ fn open(partition: &Partition) -> File {
     partition.options().read(true).write(true).open(PATH).unwrap()
 }
 
-/// The program that is the victim: counts until it is told to end, and says how often it has.
+/// The victim program: counts until it is stopped, and prints how often it has.
 pub fn victim() {
     if job().is_none() {
         return;
@@ -49,8 +49,8 @@ pub fn victim() {
     file.close().unwrap();
 }
 
-pub fn case(case: Case) {
-    let Some(stand) = Stand::with_client(case) else { return };
+pub fn case(case: KillCase) {
+    let Some(stand) = KillFixture::with_client(case) else { return };
     let stage = &stand.stage;
     let partition = stage.mount();
     let file = partition.create(PATH).unwrap();
@@ -81,6 +81,7 @@ pub fn case(case: Case) {
         assert!(until(|| before + 5 < done.load(Ordering::Relaxed)), "the neighbour does not get on");
     };
     let said = match case.action {
+        Action::Hang => unreachable!("the cases kill and stop; tests of the command hang a server"),
         Action::Kill => {
             gets_on();
             program.end(1).0
@@ -102,14 +103,14 @@ pub fn case(case: Case) {
     let mut bytes = [0; 8];
     open(&stage.mount()).read_exact_at(0, &mut bytes).unwrap();
     let (total, others) = (u64::from_le_bytes(bytes), done.load(Ordering::Relaxed));
-    // One killed between its write and its word has counted all the same.
+    // A client killed between its write and its output has counted too.
     let more = u64::from(case.action == Action::Kill);
     assert!((said..=said + more).contains(&(total - others)), "{total} counted, {others} + {said} said");
     stand.is_healthy();
 }
 
-/// A stopped holder keeps its lock; who waits sees for whom, and a wait with a limit ends with its name.
-fn is_waited_for(stand: &Stand, process: u32) {
+/// A stopped holder keeps its lock; a waiter sees its name, and a wait with a limit ends with that name.
+fn is_waited_for(stand: &KillFixture, process: u32) {
     let named = format!("process {process} ");
     let shown = || {
         let output = stand.stage.command(&["status", "--locks", "stage"]).output().unwrap();

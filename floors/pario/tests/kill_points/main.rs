@@ -1,48 +1,48 @@
 //! A process is killed and stopped at every kill point (`docs/kill-points.md`): survivors finish or get an error that names it, in time;
-//! what was acknowledged is there, and nothing else is harmed.
+//! acknowledged data is present, and no other data is harmed.
 //!
-//! Always: a case whose point was not reached fails.
+//! Always: a case that does not reach its point fails.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::wildcard_enum_match_arm, reason = "a case whose scene does not lead to its point fails")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a case that does not reach its point fails")]
 #![expect(unreachable_pub, reason = "modules of one test")]
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod clients;
-mod hands;
+mod fixture;
 mod late;
 mod locks;
 mod servers;
-mod stand;
+mod workers;
 
-use pario_sys::kill_point::{Point, Role};
+use pario_sys::kill_point::{Point, PointRole};
 
 use self::common::stage::{Program, Stage};
-use self::stand::each_of;
+use self::fixture::each_of;
 
-fn points_of(role: Role) -> Vec<Point> {
+fn points_of(role: PointRole) -> Vec<Point> {
     let mine = |point: &Point| point.role() == role && !locks::POINTS.contains(point);
     Point::ALL.iter().copied().filter(mine).collect()
 }
 
 #[test]
 fn clients_at_their_points() {
-    each_of(&points_of(Role::Client), clients::case);
+    each_of(&points_of(PointRole::Client), clients::case);
 }
 
 #[test]
 fn data_servers_at_their_points() {
-    each_of(&points_of(Role::Server), servers::case);
+    each_of(&points_of(PointRole::Server), servers::case);
 }
 
 #[test]
 fn the_manager_at_its_points() {
-    each_of(&points_of(Role::Manager), servers::case);
+    each_of(&points_of(PointRole::Manager), servers::case);
 }
 
-/// What a stopped server finds in an outbox when it goes on may long be something else.
+/// The outbox memory that a stopped server continues to read may have been reused.
 #[test]
 fn a_server_that_goes_on_writes_nothing_that_is_no_longer_there() {
     each_of(&[Point::DrainHeads, Point::DrainUnwritten, Point::DrainChecked], late::case);
@@ -74,7 +74,7 @@ fn an_unknown_point_is_refused_with_the_list() {
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("no point 'drain-everything', but commit-begun, "), "{said}");
     stage.up();
-    // One that was not refused would write and close, and say so.
+    // A client that was not refused would write, close, and print that.
     stage.mount().create("shared").unwrap().close().unwrap();
     std::fs::write(stage.dir().join("finish"), "").unwrap();
     let point = ("PARIO_KILL_POINT", std::ffi::OsStr::new("drain-everything=kill"));

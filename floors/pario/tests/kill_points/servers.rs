@@ -1,65 +1,66 @@
-//! A server as the victim: who needs it is told, who does not goes on; after `up`, or when it goes on, everything acknowledged is
-//! there and the same handles work.
+//! A server as the victim: clients that need it get an error, others continue; after `up`, or when it resumes, all acknowledged data is
+//! present and the same handles work.
 
-use pario_sys::kill_point::{Action, Point, Role};
+use pario_sys::kill_point::{Action, Point, PointRole};
 
 use crate::clients::{check_regions, start_writer};
 use crate::common::stage::Program;
-use crate::hands::{Busy, Hand, Work};
-use crate::stand::{Case, SERVERS, Stand};
+use crate::fixture::{KillCase, KillFixture, SERVERS};
+use crate::workers::{Busy, FileWorker, WorkKind};
 
-/// What the dead client of a settling had written.
+/// Data of the dead client in the recovery of a writer.
 const LEFT: u64 = 25;
 
-/// What is going on when the point is reached.
-struct Scene {
-    work: Work,
-    /// The how-many-th passing.
+/// The activity when the point is reached.
+struct ServerCase {
+    work: WorkKind,
+    /// Number of the pass at which it triggers.
     count: u64,
-    /// Somebody looks at the file that is written.
+    /// A reader opens the file that is written.
     looked_at: bool,
     /// A client dies.
     deserted: bool,
 }
 
-fn scene(point: Point) -> Scene {
-    let records = || Work::records("wide", Some(0));
-    let plain = |work, count| Scene { work, count, looked_at: false, deserted: false };
+fn scene(point: Point) -> ServerCase {
+    let records = || WorkKind::records("wide", Some(0));
+    let plain = |work, count| ServerCase { work, count, looked_at: false, deserted: false };
     match point {
-        Point::OfferTaken => plain(Work::Fresh, 3),
-        Point::LendAsked | Point::LendOpened | Point::LendSent => plain(Work::Direct, 3),
-        Point::CutObject | Point::CutNoted | Point::CutCarried => plain(Work::Cut, 3),
-        Point::RemoveObject | Point::RemoveNoted | Point::RemoveCarried => plain(Work::Remove, 3),
-        Point::LockGranted | Point::UnlockHeard => plain(Work::locked("wide", 0), 5),
-        Point::NamesFrozen | Point::NamesApplied => plain(Work::Name, 1),
-        Point::LogUnwritten | Point::LogWritten => plain(Work::Name, 8),
-        Point::LogUnsynced | Point::LogSynced => plain(Work::Name, 3),
+        Point::OfferTaken => plain(WorkKind::Fresh, 3),
+        Point::LendAsked | Point::LendOpened | Point::LendSent => plain(WorkKind::Direct, 3),
+        Point::CutObject | Point::CutNoted | Point::CutCarried => plain(WorkKind::Cut, 3),
+        Point::RemoveObject | Point::RemoveNoted | Point::RemoveCarried => plain(WorkKind::Remove, 3),
+        Point::LockGranted | Point::UnlockHeard => plain(WorkKind::locked("wide", 0), 5),
+        Point::NamesFrozen | Point::NamesApplied => plain(WorkKind::Name, 1),
+        Point::LogUnwritten | Point::LogWritten => plain(WorkKind::Name, 8),
+        Point::LogUnsynced | Point::LogSynced => plain(WorkKind::Name, 3),
         Point::GrantNoted | Point::RecallDecided | Point::RecallSent | Point::ReturnNoted => {
-            Scene { looked_at: true, ..plain(records(), 3) }
+            ServerCase { looked_at: true, ..plain(records(), 3) }
         }
         Point::SettleBegun | Point::SettleDrained | Point::SettleMeasured | Point::SettleGrown => {
-            Scene { deserted: true, ..plain(records(), 1) }
+            ServerCase { deserted: true, ..plain(records(), 1) }
         }
         _ => plain(records(), 5),
     }
 }
 
-pub fn case(case: Case) {
-    let (victim, scene) = (usize::from(case.point.role() == Role::Server), scene(case.point));
-    let Some(stand) = Stand::with_server(case, victim, scene.count) else { return };
+pub fn case(case: KillCase) {
+    let (victim, scene) = (usize::from(case.point.role() == PointRole::Server), scene(case.point));
+    let Some(stand) = KillFixture::with_server(case, victim, scene.count) else { return };
     let stage = &stand.stage;
-    let mut kept = Hand::new(stage, "kept", Work::Fresh);
+    let mut kept = FileWorker::new(stage, "kept", WorkKind::Fresh);
     kept.round().unwrap();
     let process = stage.server_pid(victim);
     let deserter = scene.deserted.then(|| deserter(&stand));
     let second = match &scene.work {
-        Work::Records { path, .. } => Work::records(path, Some(1)),
-        Work::Locked { path, .. } => Work::locked(path, 1),
+        WorkKind::Records { path, .. } => WorkKind::records(path, Some(1)),
+        WorkKind::Locked { path, .. } => WorkKind::locked(path, 1),
         other => other.clone(),
     };
-    let hands = [Hand::new(stage, "first", scene.work), Hand::new(stage, "second", second)];
+    let hands = [FileWorker::new(stage, "first", scene.work), FileWorker::new(stage, "second", second)];
     let beside = beside(&stand, (victim + 1) % SERVERS);
-    let looker = scene.looked_at.then(|| Hand::new(stage, "looker", Work::Look { path: "wide".into() }));
+    let looker =
+        scene.looked_at.then(|| FileWorker::new(stage, "looker", WorkKind::Look { path: "wide".into() }));
     stand.go();
     let busy = hands.map(Busy::start);
     let (beside, looker) = (Busy::start(beside), looker.map(Busy::start));
@@ -67,8 +68,9 @@ pub fn case(case: Case) {
         assert_eq!(program.kill(LEFT), LEFT);
     }
     stand.reached_by(process);
-    let mut hands: Vec<Hand> = busy.into_iter().chain(looker).map(|busy| busy.told_of(victim)).collect();
-    // Names and leases are the manager's: without it everybody is told, or has all that is needed.
+    let mut hands: Vec<FileWorker> =
+        busy.into_iter().chain(looker).map(|busy| busy.told_of(victim)).collect();
+    // Names and leases belong to the manager: without it every worker gets an error, or has all that it needs.
     hands.push(if victim == 0 {
         beside.end_or_told_of(victim)
     } else {
@@ -94,8 +96,8 @@ pub fn case(case: Case) {
     stand.is_healthy();
 }
 
-/// A client that has written and is about to die. What it left for the manager would die with that one, so it wrote to the other.
-fn deserter(stand: &Stand) -> Program {
+/// A client that has written and is about to die. Records for the manager would be lost with the manager, so it wrote to the other server.
+fn deserter(stand: &KillFixture) -> Program {
     let options = stand.stage.mount();
     let options = options.options().write(true).create(true).stripe_count(1).first_server(1);
     options.open("left").unwrap().close().unwrap();
@@ -104,18 +106,19 @@ fn deserter(stand: &Stand) -> Program {
     program
 }
 
-fn beside(stand: &Stand, server: usize) -> Hand {
+fn beside(stand: &KillFixture, server: usize) -> FileWorker {
     let partition = stand.stage.mount();
     let options = partition.options().write(true).create(true).stripe_count(1);
     options.first_server(u16::try_from(server).unwrap()).open("beside").unwrap().close().unwrap();
-    Hand::new(&stand.stage, "beside", Work::records("beside", None))
+    FileWorker::new(&stand.stage, "beside", WorkKind::records("beside", None))
 }
 
-fn bring_back(stand: &Stand, victim: usize, process: u32) {
+fn bring_back(stand: &KillFixture, victim: usize, process: u32) {
     match stand.case.action {
         Action::Kill => stand.stage.up(),
+        Action::Hang => unreachable!("the cases kill and stop; tests of the command hang a server"),
         Action::Stop => {
-            assert_eq!(stand.stage.server_pid(victim), process, "nobody has replaced it");
+            assert_eq!(stand.stage.server_pid(victim), process, "it was not replaced");
             stand.go_on(process);
         }
     }

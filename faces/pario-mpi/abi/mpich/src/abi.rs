@@ -1,4 +1,4 @@
-//! MPICH's numbers: MPICH 3 to 5, Intel MPI, MVAPICH and others of its ABI.
+//! MPICH's constants: MPICH 3 to 5, Intel MPI, MVAPICH and others of its ABI.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -6,10 +6,10 @@ use pario_mpi::Class;
 
 pub(crate) const NAME: &str = "MPICH";
 pub(crate) const LIBRARY: &str = "libpario_mpi_mpich.so";
-/// What the MPI library may be called.
+/// Possible names of the MPI library.
 pub(crate) const SONAMES: &[&CStr] =
     &[c"libmpi.so.12", c"libmpich.so.12", c"libmpi_cray.so.12", c"libmpich.so.10"];
-/// Libraries of other ABIs, and what is to be preloaded with them.
+/// Libraries of other ABIs, and the Pario library to preload with each.
 pub(crate) const OTHERS: &[(&CStr, &str)] =
     &[(c"libmpi.so.40", "libpario_mpi_openmpi.so"), (c"libmpi_abi.so.1", "libpario_mpi_abi.so")];
 
@@ -45,12 +45,12 @@ pub(crate) fn file_null() -> File {
     std::ptr::null_mut()
 }
 
-/// What a request is before it is made.
+/// Value of a request variable before it is created.
 pub(crate) fn request_none() -> Request {
     0x2c00_0000
 }
 
-/// What a group is before it is made.
+/// Value of a group variable before it is created.
 pub(crate) fn group_none() -> Group {
     0x0800_0000
 }
@@ -140,7 +140,7 @@ pub(crate) fn class_number(class: Class) -> c_int {
         Class::Type => 3,
         Class::UnsupportedDatarep => 43,
         Class::UnsupportedOperation => 44,
-        // Older than MPI 4, MPICH knows no class for it.
+        // Before MPI 4 MPICH has no class for it.
         Class::ValueTooLarge => 15,
     }
 }

@@ -1,5 +1,5 @@
-//! `libpario_mpi_mpich.so`: MPI's file calls for MPICH and what has its ABI. The numbers of this ABI are in `abi.rs`; everything else is the
-//! source that all three share.
+//! `libpario_mpi_mpich.so`: MPI's file calls for MPICH and libraries with its ABI. The constants of this ABI are in `abi.rs`; the
+//! rest is the source that all three ABIs share.
 //!
 //! Never: links an MPI library.
 

@@ -1,10 +1,10 @@
-//! Open MPI's numbers, 3 to 5. Its handles are addresses, those of predefined things addresses of data in the library.
+//! Open MPI's constants, 3 to 5. Its handles are addresses; predefined handles are addresses of data in the library.
 
 use std::ffi::{CStr, c_int, c_void};
 
 use pario_mpi::Class;
 
-/// The address of a thing in the MPI library, looked for once.
+/// The address of a data symbol of the MPI library, looked up once.
 macro_rules! data {
     ($name:literal) => {{
         static PLACE: crate::ffi::Symbol = crate::ffi::Symbol::new($name);
@@ -14,9 +14,9 @@ macro_rules! data {
 
 pub(crate) const NAME: &str = "Open MPI";
 pub(crate) const LIBRARY: &str = "libpario_mpi_openmpi.so";
-/// What the MPI library may be called.
+/// Possible names of the MPI library.
 pub(crate) const SONAMES: &[&CStr] = &[c"libmpi.so.40", c"libmpi.so.80"];
-/// Libraries of other ABIs, and what is to be preloaded with them.
+/// Libraries of other ABIs, and the Pario library to preload with each.
 pub(crate) const OTHERS: &[(&CStr, &str)] = &[
     (c"libmpi.so.12", "libpario_mpi_mpich.so"),
     (c"libmpich.so.12", "libpario_mpi_mpich.so"),
@@ -55,12 +55,12 @@ pub(crate) fn file_null() -> File {
     data!("ompi_mpi_file_null")
 }
 
-/// What a request is before it is made.
+/// Value of a request variable before it is created.
 pub(crate) fn request_none() -> Request {
     std::ptr::null_mut()
 }
 
-/// What a group is before it is made.
+/// Value of a group variable before it is created.
 pub(crate) fn group_none() -> Group {
     std::ptr::null_mut()
 }
@@ -150,7 +150,7 @@ pub(crate) fn class_number(class: Class) -> c_int {
         Class::Type => 3,
         Class::UnsupportedDatarep => 51,
         Class::UnsupportedOperation => 52,
-        // Open MPI knows no class for it.
+        // Open MPI has no class for it.
         Class::ValueTooLarge => 16,
     }
 }

@@ -1,5 +1,5 @@
-//! `libpario_mpi_openmpi.so`: MPI's file calls for Open MPI. The numbers of this ABI are in `abi.rs`; everything else is the
-//! source that all three share.
+//! `libpario_mpi_openmpi.so`: MPI's file calls for Open MPI. The constants of this ABI are in `abi.rs`; the rest is the source
+//! that all three ABIs share.
 //!
 //! Never: links an MPI library.
 

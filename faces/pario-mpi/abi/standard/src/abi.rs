@@ -1,4 +1,4 @@
-//! The numbers of the standard's own ABI, MPI 5. Combiners below zero do not exist in it.
+//! The constants of the standard ABI, MPI 5. Combiners below zero do not exist in it.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -6,9 +6,9 @@ use pario_mpi::Class;
 
 pub(crate) const NAME: &str = "the standard ABI of MPI";
 pub(crate) const LIBRARY: &str = "libpario_mpi_abi.so";
-/// What the MPI library may be called.
+/// Possible names of the MPI library.
 pub(crate) const SONAMES: &[&CStr] = &[c"libmpi_abi.so.1", c"libmpi_abi.so.0"];
-/// Libraries of other ABIs, and what is to be preloaded with them.
+/// Libraries of other ABIs, and the Pario library to preload with each.
 pub(crate) const OTHERS: &[(&CStr, &str)] = &[
     (c"libmpi.so.40", "libpario_mpi_openmpi.so"),
     (c"libmpi.so.12", "libpario_mpi_mpich.so"),
@@ -47,12 +47,12 @@ pub(crate) fn file_null() -> File {
     std::ptr::without_provenance_mut(0x118)
 }
 
-/// What a request is before it is made.
+/// Value of a request variable before it is created.
 pub(crate) fn request_none() -> Request {
     std::ptr::without_provenance_mut(0x180)
 }
 
-/// What a group is before it is made.
+/// Value of a group variable before it is created.
 pub(crate) fn group_none() -> Group {
     std::ptr::without_provenance_mut(0x108)
 }

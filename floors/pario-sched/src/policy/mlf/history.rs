@@ -1,40 +1,40 @@
-//! What `mlf` learns: for each file how its quantum is used and how long its streams think, for the store what a switch costs.
+//! Learned state of `mlf`: per file the use of its quantum and the think time of its streams, per store the cost of a switch.
 //!
 //! Always: a quantum is between its least and its most, and never zero.
 //!
 //! # When it waits for a stream's next request
-//! Waiting can win at most one switch: leaving the file and coming back. So a wait is never longer than the switch costs,
-//! and never begun when the stream is known to think longer. Each file has a balance, in microseconds: it begins
-//! with two switches, gains `switch - waited` when the request comes in time, loses what was waited for nothing, and is kept below
-//! sixteen switches; no wait is longer than the balance. Hence the time lost on a file is at most what its waits have won plus
-//! two switches. A file that has lost its balance earns it back, up to the first two switches, a quarter at a time, when requests
-//! come that a wait would have met. Time is only counted as waited while somebody else could have been served.
+//! Waiting can save at most one switch: leaving the file and returning. So a wait is never longer than a switch costs, and does not begin
+//! if the stream is known to think longer. Each file has a balance, in microseconds: it begins with two switches, gains `switch - waited`
+//! when the request arrives in time, loses the time waited in vain, and is kept below sixteen switches; no wait is longer than the
+//! balance. Hence the time lost on a file is at most the time saved by its waits plus two switches. A file without balance earns it back,
+//! up to the first two switches, a quarter at a time, when requests arrive that a wait would have met. Time counts as waited only while
+//! another request could have been served.
 
 use crate::options::{QuantumOptions, SwitchCost};
-use crate::request::Kind;
+use crate::request::IoKind;
 
-/// A file's balance begins with so many switches.
+/// First balance of a file, in switches.
 const BALANCE_FIRST: u64 = 2;
-/// A file's balance holds at most so many switches.
+/// Largest balance of a file, in switches.
 const BALANCE_MAX: u64 = 16;
 
-/// How the quantum that was given to a file was used.
+/// Use of a file's quantum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Used {
-    /// Up: there was more to serve than it allowed.
+pub(super) enum QuantumUse {
+    /// Used up: there was more to serve than it allowed.
     Up,
-    /// So many bytes of so many.
+    /// Bytes used of the bytes given.
     Partly { used: u64, given: u64 },
 }
 
-/// Where a file's last run of one kind ended, and when.
+/// End of a file's last run of one kind, and its time.
 #[derive(Debug, Clone, Copy)]
 struct Tail {
     end: u64,
     done_us: u64,
 }
 
-/// One file.
+/// Learned state of one file.
 #[derive(Debug)]
 pub(super) struct History {
     quantum: u64,
@@ -49,41 +49,41 @@ impl History {
         Self { quantum: options.base_bytes, think_us: None, balance_us, tails: [None; 2] }
     }
 
-    /// What a virtual request of this file gains each round.
+    /// Quantum that a virtual request of this file gains each round.
     pub(super) fn quantum(&self) -> u64 {
         self.quantum
     }
 
-    /// Grows what was used up, shrinks what was used little, resets what was hardly used. `first` is what the choice alone took: with a
-    /// smaller quantum the file's next request would wait for several rounds, others would be chosen in each of them, and a
-    /// file whose clients are out of step would fall ever farther behind one whose clients are not.
-    pub(super) fn adapt(&mut self, used: Used, first: u64, options: &QuantumOptions) {
+    /// Grows a quantum that was used up, shrinks one that was used little, resets one that was hardly used. `first` is the size of the
+    /// choice alone: with a smaller quantum the file's next request would wait for several rounds, others would be chosen in each of
+    /// them, and a file with unsynchronised clients would fall ever farther behind.
+    pub(super) fn adapt(&mut self, used: QuantumUse, first: u64, options: &QuantumOptions) {
         self.quantum = match used {
-            Used::Up => self.quantum.saturating_mul(2),
-            Used::Partly { used, given } if given / 4 * 3 <= used => self.quantum.saturating_mul(2),
-            Used::Partly { used, given } if given / 2 <= used => self.quantum,
-            Used::Partly { used, given } if given / 8 <= used => self.quantum / 2,
-            Used::Partly { .. } => options.base_bytes,
+            QuantumUse::Up => self.quantum.saturating_mul(2),
+            QuantumUse::Partly { used, given } if given / 4 * 3 <= used => self.quantum.saturating_mul(2),
+            QuantumUse::Partly { used, given } if given / 2 <= used => self.quantum,
+            QuantumUse::Partly { used, given } if given / 8 <= used => self.quantum / 2,
+            QuantumUse::Partly { .. } => options.base_bytes,
         }
         .max(first)
         .clamp(options.bytes_min, options.bytes_max);
     }
 
-    /// The end of the file was met.
+    /// The end of the file was reached.
     pub(super) fn reset(&mut self, options: &QuantumOptions) {
         self.quantum = options.base_bytes;
         self.think_us = None;
         self.tails = [None; 2];
     }
 
-    pub(super) fn run_ended(&mut self, kind: Kind, end: u64, now_us: u64) {
+    pub(super) fn run_ended(&mut self, kind: IoKind, end: u64, now_us: u64) {
         self.tails[slot(kind)] = Some(Tail { end, done_us: now_us });
     }
 
-    /// A request came; if it goes on where the last run ended, the stream's thinking time is known.
-    pub(super) fn request_came(
+    /// A request arrived; if it continues the last run, the stream's think time is known.
+    pub(super) fn request_arrived(
         &mut self,
-        kind: Kind,
+        kind: IoKind,
         start: u64,
         arrival_us: u64,
         options: &QuantumOptions,
@@ -99,26 +99,26 @@ impl History {
     }
 
     /// How long to wait for the next request of this file; zero: not at all.
-    pub(super) fn patience_us(&self, switch_us: u64, options: &QuantumOptions) -> u64 {
+    pub(super) fn wait_limit_us(&self, switch_us: u64, options: &QuantumOptions) -> u64 {
         let think_us = self.think_us.unwrap_or(switch_us / 2);
         let wished = think_us.saturating_mul(2).saturating_add(switch_us / 8);
         let allowed = wished.min(switch_us).min(options.wait_us_max).min(self.balance_us);
         if allowed < think_us { 0 } else { allowed }
     }
 
-    /// The awaited request came; returns what that has won.
+    /// The awaited request arrived; returns the time saved.
     pub(super) fn hit(&mut self, waited_us: u64, switch_us: u64) -> u64 {
         let won = switch_us.saturating_sub(waited_us);
         self.balance_us = (self.balance_us.saturating_add(won)).min(switch_us.saturating_mul(BALANCE_MAX));
         won
     }
 
-    /// It did not.
+    /// The awaited request did not arrive.
     pub(super) fn missed(&mut self, waited_us: u64) {
         self.balance_us = self.balance_us.saturating_sub(waited_us);
     }
 
-    /// A request came that a wait would have met, had there been one.
+    /// A request arrived that a wait would have met.
     pub(super) fn would_have_hit(&mut self, thought_us: u64, switch_us: u64) {
         let first = switch_us.saturating_mul(BALANCE_FIRST);
         if thought_us < switch_us && self.balance_us < first {
@@ -127,18 +127,18 @@ impl History {
     }
 }
 
-fn slot(kind: Kind) -> usize {
+fn slot(kind: IoKind) -> usize {
     match kind {
-        Kind::Read => 0,
-        Kind::Write => 1,
+        IoKind::Read => 0,
+        IoKind::Write => 1,
     }
 }
 
-/// What it costs to go elsewhere, from service times: of runs that follow the one before, and of runs that do not.
+/// Cost of a switch, learned from the service times of runs that follow the one before and of runs that do not.
 #[derive(Debug)]
 pub(super) struct SwitchMeter {
     switch_us: u64,
-    /// Time for a mebibyte of runs that follow; `None` until there was one.
+    /// Time per mebibyte of runs that follow; `None` before the first one.
     follow_us_per_mib: Option<u64>,
     learns: bool,
 }
@@ -195,7 +195,7 @@ mod tests {
             let mut history = History::new(&options, 1000);
             for (used, given, first, up) in steps {
                 let used = used.min(given);
-                history.adapt(if up { Used::Up } else { Used::Partly { used, given } }, first, &options);
+                history.adapt(if up { QuantumUse::Up } else { QuantumUse::Partly { used, given } }, first, &options);
                 prop_assert!(0 < history.quantum());
                 prop_assert!(first.min(options.bytes_max) <= history.quantum());
                 prop_assert!((options.bytes_min..=options.bytes_max).contains(&history.quantum()));
@@ -208,7 +208,7 @@ mod tests {
             let mut history = History::new(&options, switch_us);
             let (mut won_us, mut lost_us) = (0, 0);
             for (comes, thought_us) in steps {
-                let patience_us = history.patience_us(switch_us, &options);
+                let patience_us = history.wait_limit_us(switch_us, &options);
                 prop_assert!(patience_us <= switch_us);
                 if comes && thought_us <= patience_us {
                     won_us += history.hit(thought_us, switch_us);
@@ -228,20 +228,20 @@ mod tests {
         let base = options.base_bytes;
         let given = 1024;
         for (used, expected) in [
-            (Used::Up, 2 * base),
-            (Used::Partly { used: 800, given }, 4 * base),
-            (Used::Partly { used: 600, given }, 4 * base),
-            (Used::Partly { used: 300, given }, 2 * base),
-            (Used::Partly { used: 200, given }, base),
-            (Used::Partly { used: 200, given }, base / 2),
-            (Used::Partly { used: 10, given }, base),
+            (QuantumUse::Up, 2 * base),
+            (QuantumUse::Partly { used: 800, given }, 4 * base),
+            (QuantumUse::Partly { used: 600, given }, 4 * base),
+            (QuantumUse::Partly { used: 300, given }, 2 * base),
+            (QuantumUse::Partly { used: 200, given }, base),
+            (QuantumUse::Partly { used: 200, given }, base / 2),
+            (QuantumUse::Partly { used: 10, given }, base),
         ] {
             history.adapt(used, 1, &options);
             assert_eq!(history.quantum(), expected, "{used:?}");
         }
-        history.adapt(Used::Partly { used: 10, given }, 3 * base, &options);
+        history.adapt(QuantumUse::Partly { used: 10, given }, 3 * base, &options);
         assert_eq!(history.quantum(), 3 * base, "one choice needs as much");
-        (0..99).for_each(|_| history.adapt(Used::Up, 1, &options));
+        (0..99).for_each(|_| history.adapt(QuantumUse::Up, 1, &options));
         assert_eq!(history.quantum(), options.bytes_max);
         history.reset(&options);
         assert_eq!(history.quantum(), base);
@@ -252,18 +252,18 @@ mod tests {
         let options = QuantumOptions::default();
         let switch_us = 2000;
         let mut history = History::new(&options, switch_us);
-        assert!(0 < history.patience_us(switch_us, &options), "a stranger gets a chance");
-        history.run_ended(Kind::Read, 4096, 10);
-        assert_eq!(history.request_came(Kind::Read, 1 << 40, 20, &options), None, "elsewhere");
-        assert_eq!(history.request_came(Kind::Read, 4096, 9010, &options), Some(9000));
-        assert_eq!(history.patience_us(switch_us, &options), 0, "it thinks longer than a switch takes");
-        history.run_ended(Kind::Read, 8192, 9100);
+        assert!(0 < history.wait_limit_us(switch_us, &options), "a new file gets a wait");
+        history.run_ended(IoKind::Read, 4096, 10);
+        assert_eq!(history.request_arrived(IoKind::Read, 1 << 40, 20, &options), None, "elsewhere");
+        assert_eq!(history.request_arrived(IoKind::Read, 4096, 9010, &options), Some(9000));
+        assert_eq!(history.wait_limit_us(switch_us, &options), 0, "it thinks longer than a switch takes");
+        history.run_ended(IoKind::Read, 8192, 9100);
         (0..99).for_each(|_| history.missed(switch_us));
-        assert_eq!(history.request_came(Kind::Read, 8192, 9110, &options), Some(10));
+        assert_eq!(history.request_arrived(IoKind::Read, 8192, 9110, &options), Some(10));
         history.think_us = Some(10);
-        assert_eq!(history.patience_us(switch_us, &options), 0, "its balance is gone");
+        assert_eq!(history.wait_limit_us(switch_us, &options), 0, "its balance is used up");
         history.would_have_hit(10, switch_us);
-        assert_eq!(history.patience_us(switch_us, &options), 20 + switch_us / 8);
+        assert_eq!(history.wait_limit_us(switch_us, &options), 20 + switch_us / 8);
     }
 
     #[test]

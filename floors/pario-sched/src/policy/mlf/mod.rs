@@ -1,18 +1,18 @@
-//! `mlf`: the paper's multilevel feedback, made for requests that aggregate.
+//! `mlf`: the paper's multilevel feedback for requests that aggregate.
 //!
-//! `rounds` is the base algorithm. On top of it each file has a quantum that follows its history (`history`), and a file that was
-//! chosen with more quantum than its virtual request needs keeps the rest: what goes on where it ended is served next,
-//! without a choice, and if nothing is there it may be worth waiting for it. That is one *turn*. What it served beyond the first
-//! virtual request counts as rounds, one for each base quantum: everybody else's quantum grows with it, and so does their turn.
+//! `rounds` is the base algorithm. On top of it each file has a quantum that follows its history (`history`), and a file that was chosen
+//! with more quantum than its virtual request needs keeps the rest: the request that continues it is served next, without a choice, and
+//! if there is none it may be worth waiting for it. That is one *turn*. Bytes served beyond the first virtual request count as rounds,
+//! one for each base quantum: the quanta of all other requests grow by them.
 //!
-//! Promises: a request of `b` bytes is served within `ceil(max(b, aggregate_bytes_max) / quantum.bytes_min) + 17 n + quantum.patience_choices` turns, where `n` is
-//! the largest number of virtual requests waiting meanwhile; a turn serves at most `max(quantum.bytes_max, b)` bytes, with every
-//! virtual request counted as at least `quantum.bytes_min`.
+//! Promises: a request of `b` bytes is served within `ceil(max(b, aggregate_bytes_max) / quantum.bytes_min) + 17 n +
+//! quantum.patience_choices` turns, where `n` is the largest number of virtual requests waiting meanwhile; a turn serves at most
+//! `max(quantum.bytes_max, b)` bytes, with every virtual request counted as at least `quantum.bytes_min`.
 //! Without adaptation a turn is one virtual request.
 //!
-//! Where it says more than the paper: a lane that was served goes to the back of the line between files; the paper's two queues of a
-//! file stand in that line one by one; a lane that has been served far more than others lets them go first; what a turn serves
-//! beyond its choice counts as rounds; a quantum does not shrink below what one choice of its file needs; weights; and the bound above.
+//! Additions to the paper: a served file queue moves to the back of the order between files; the two queues of a file are ordered
+//! separately; a queue that was served far more than others is deferred; bytes served beyond a choice count as rounds; a quantum does not
+//! shrink below the size of one choice of its file; weights; and the bound above.
 
 mod history;
 mod rounds;
@@ -21,33 +21,33 @@ mod tests;
 
 use std::collections::HashMap;
 
-use self::history::{History, SwitchMeter, Used};
-use self::rounds::{Brief, LaneKey, Rounds, Taken};
-use super::{Choice, Policy, RunDone, Virtual, WaitingFigures};
+use self::history::{History, QuantumUse, SwitchMeter};
+use self::rounds::{Brief, ChosenRequest, FileQueueKey, MlfRounds};
+use super::{Policy, PolicyChoice, RunDone, Virtual, WaitingFigures};
 use crate::options::{Options, QuantumOptions};
 use crate::request::{ApplicationId, FileId};
 
-/// A file's quantum while it is being used.
+/// A file's quantum in use.
 #[derive(Debug, Clone, Copy)]
-struct Turn {
-    lane: LaneKey,
-    /// Where the last virtual request ended.
+struct FileTurn {
+    queue: FileQueueKey,
+    /// End of the last virtual request.
     next: u64,
     given: u64,
     used: u64,
-    /// Of these, what the choice itself was.
+    /// Of these, the size of the choice itself.
     first: u64,
-    /// Bytes told and not finished.
+    /// Bytes issued and not finished.
     under_way: u64,
-    /// How long others are held back at most while something is under way.
+    /// Until when others are held back while a run is in progress.
     hold_until_us: Option<u64>,
-    wait: Option<Wait>,
+    wait: Option<StreamWait>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Wait {
+struct StreamWait {
     until_us: u64,
-    /// Since when somebody else could have been served instead.
+    /// Since when another request could have been served instead.
     costs_since_us: Option<u64>,
 }
 
@@ -55,10 +55,10 @@ struct Wait {
 #[derive(Debug)]
 pub(crate) struct Mlf {
     options: QuantumOptions,
-    rounds: Rounds,
+    rounds: MlfRounds,
     histories: HashMap<FileId, History>,
     meter: SwitchMeter,
-    turn: Option<Turn>,
+    turn: Option<FileTurn>,
     figures: WaitingFigures,
 }
 
@@ -67,7 +67,7 @@ impl Mlf {
         let options = options.quantum;
         let rate_min = if options.adaptive { options.bytes_min } else { options.base_bytes };
         Self {
-            rounds: Rounds::new(rate_min, options.patience_choices),
+            rounds: MlfRounds::new(rate_min, options.patience_choices),
             histories: HashMap::new(),
             meter: SwitchMeter::new(options.switch),
             turn: None,
@@ -85,38 +85,38 @@ impl Mlf {
         self.histories.entry(file).or_insert_with(|| History::new(options, switch_us))
     }
 
-    /// What a virtual request takes from its turn.
+    /// The part of the turn's quantum that a virtual request uses.
     fn cost(&self, of: &Brief) -> u64 {
         of.bytes.max(self.options.bytes_min)
     }
 
-    /// Goes on with the turn, or ends it (`None`).
-    fn go_on(&mut self, now_us: u64) -> Option<Choice> {
+    /// Continues the turn, or ends it (`None`).
+    fn continue_turn(&mut self, now_us: u64) -> Option<PolicyChoice> {
         let turn = self.turn?;
         match self.continuation(&turn) {
             Some(of) if self.cost(&of) <= turn.given - turn.used => Some(self.serve_on(turn, of, now_us)),
             Some(_) => {
-                self.end_turn(Used::Up);
+                self.end_turn(QuantumUse::Up);
                 None
             }
             None => self.wait_on(turn, now_us),
         }
     }
 
-    /// What continues the turn: the next ahead, else the nearest behind, both within the window.
-    fn continuation(&self, turn: &Turn) -> Option<Brief> {
+    /// The request that continues the turn: the next one at or after its end, else the nearest before it, both within the window.
+    fn continuation(&self, turn: &FileTurn) -> Option<Brief> {
         let window = self.options.window_bytes;
-        let ahead = self.rounds.first_from(turn.lane, turn.next).filter(|of| of.start - turn.next <= window);
+        let ahead = self.rounds.first_from(turn.queue, turn.next).filter(|of| of.start - turn.next <= window);
         ahead.or_else(|| {
-            let behind = self.rounds.first_from(turn.lane, turn.next.saturating_sub(window))?;
+            let behind = self.rounds.first_from(turn.queue, turn.next.saturating_sub(window))?;
             (behind.start < turn.next).then_some(behind)
         })
     }
 
-    fn serve_on(&mut self, mut turn: Turn, of: Brief, now_us: u64) -> Choice {
+    fn serve_on(&mut self, mut turn: FileTurn, of: Brief, now_us: u64) -> PolicyChoice {
         if let Some(since_us) = turn.wait.take().and_then(|wait| wait.costs_since_us) {
             let (waited_us, switch_us) = (now_us.saturating_sub(since_us), self.meter.switch_us());
-            self.figures.won_us += self.history(turn.lane.file).hit(waited_us, switch_us);
+            self.figures.won_us += self.history(turn.queue.file).hit(waited_us, switch_us);
             self.figures.hits += 1;
             self.figures.waited_hit_us += waited_us;
         }
@@ -129,19 +129,19 @@ impl Mlf {
         turn.hold_until_us = None;
         self.turn = Some(turn);
         if turn.used == turn.given {
-            self.end_turn(Used::Up);
+            self.end_turn(QuantumUse::Up);
         }
-        Choice::Serve(of.id)
+        PolicyChoice::Serve(of.id)
     }
 
-    /// Nothing continues the turn now: waits if that can win, else ends the turn.
-    fn wait_on(&mut self, mut turn: Turn, now_us: u64) -> Option<Choice> {
+    /// No request continues the turn now: waits if that can save time, else ends the turn.
+    fn wait_on(&mut self, mut turn: FileTurn, now_us: u64) -> Option<PolicyChoice> {
         let until_us = match turn.wait {
             Some(wait) => wait.until_us,
             None => self.begin_wait(&mut turn, now_us),
         };
         if until_us <= now_us {
-            self.end_turn(Used::Partly { used: turn.used, given: turn.given });
+            self.end_turn(QuantumUse::Partly { used: turn.used, given: turn.given });
             self.note_miss(&turn);
             return None;
         }
@@ -152,14 +152,14 @@ impl Mlf {
             wait.costs_since_us = Some(now_us);
         }
         self.turn = Some(turn);
-        Some(if self.rounds.is_empty() { Choice::Nothing } else { Choice::Wait { until_us } })
+        Some(if self.rounds.is_empty() { PolicyChoice::Nothing } else { PolicyChoice::Wait { until_us } })
     }
 
-    /// Until when to wait. A synchronous stream cannot go on while its request is under way, and the store is busy with that:
-    /// others are held back, for a limited time, and the wait proper begins with the completion.
-    fn begin_wait(&mut self, turn: &mut Turn, now_us: u64) -> u64 {
+    /// Until when to wait. A synchronous stream cannot continue while its request is in progress, and the store is busy with that: others
+    /// are held back, for a limited time, and the wait proper begins with the completion.
+    fn begin_wait(&mut self, turn: &mut FileTurn, now_us: u64) -> u64 {
         let (switch_us, options) = (self.meter.switch_us(), self.options);
-        let patience_us = self.history(turn.lane.file).patience_us(switch_us, &options);
+        let patience_us = self.history(turn.queue.file).wait_limit_us(switch_us, &options);
         if patience_us == 0 {
             return now_us;
         }
@@ -167,44 +167,52 @@ impl Mlf {
             return *turn.hold_until_us.get_or_insert(now_us.saturating_add(options.wait_us_max));
         }
         let until_us = now_us.saturating_add(patience_us);
-        turn.wait = Some(Wait { until_us, costs_since_us: None });
+        turn.wait = Some(StreamWait { until_us, costs_since_us: None });
         until_us
     }
 
-    fn note_miss(&mut self, turn: &Turn) {
-        let Some(Wait { until_us, costs_since_us: Some(since_us) }) = turn.wait else { return };
+    fn note_miss(&mut self, turn: &FileTurn) {
+        let Some(StreamWait { until_us, costs_since_us: Some(since_us) }) = turn.wait else { return };
         let waited_us = until_us.saturating_sub(since_us);
-        self.history(turn.lane.file).missed(waited_us);
+        self.history(turn.queue.file).missed(waited_us);
         self.figures.waited_miss_us += waited_us;
     }
 
-    fn end_turn(&mut self, used: Used) {
+    fn end_turn(&mut self, used: QuantumUse) {
         if let Some(turn) = self.turn.take() {
             let options = self.options;
-            self.history(turn.lane.file).adapt(used, turn.first, &options);
+            self.history(turn.queue.file).adapt(used, turn.first, &options);
             self.rounds.pass((turn.used - turn.first) / options.base_bytes);
         }
     }
 
-    /// Ends the turn of a file without a word about how it was used.
-    fn cut_turn(&mut self, file: FileId) {
-        if let Some(turn) = self.turn.take_if(|turn| turn.lane.file == file) {
+    /// Ends the turn of a file without recording the use of its quantum.
+    fn drop_turn(&mut self, file: FileId) {
+        if let Some(turn) = self.turn.take_if(|turn| turn.queue.file == file) {
             self.rounds.pass((turn.used - turn.first) / self.options.base_bytes);
         }
     }
 
-    /// A new turn for what a round has chosen.
-    fn begin_turn(&mut self, taken: &Taken) {
+    /// A new turn for the request that a round has chosen.
+    fn begin_turn(&mut self, taken: &ChosenRequest) {
         if !self.options.adaptive {
             return;
         }
         let used = self.cost(&taken.of);
         let given = taken.quantum.min(self.options.bytes_max).max(used);
-        let (lane, next, under_way) = (taken.lane, taken.of.end, taken.of.bytes);
-        self.turn =
-            Some(Turn { lane, next, given, used, first: used, under_way, hold_until_us: None, wait: None });
+        let (lane, next, under_way) = (taken.queue, taken.of.end, taken.of.bytes);
+        self.turn = Some(FileTurn {
+            queue: lane,
+            next,
+            given,
+            used,
+            first: used,
+            under_way,
+            hold_until_us: None,
+            wait: None,
+        });
         if used == given {
-            self.end_turn(Used::Up);
+            self.end_turn(QuantumUse::Up);
         }
     }
 }
@@ -212,11 +220,11 @@ impl Mlf {
 impl Policy for Mlf {
     fn insert(&mut self, new: &Virtual, _now_us: u64) {
         let (options, switch_us) = (self.options, self.meter.switch_us());
-        let waits = self.turn.is_some_and(|turn| turn.lane.file == new.file);
+        let waits = self.turn.is_some_and(|turn| turn.queue.file == new.file);
         if options.adaptive
             && let Some(history) = self.histories.get_mut(&new.file)
         {
-            let thought = history.request_came(new.kind, new.start, new.arrival_us, &options);
+            let thought = history.request_arrived(new.kind, new.start, new.arrival_us, &options);
             if let Some(thought_us) = thought.filter(|_| !waits) {
                 history.would_have_hit(thought_us, switch_us);
             }
@@ -236,13 +244,13 @@ impl Policy for Mlf {
         self.rounds.take(gone.id);
     }
 
-    fn pick(&mut self, now_us: u64) -> Choice {
-        if let Some(choice) = self.go_on(now_us) {
+    fn pick(&mut self, now_us: u64) -> PolicyChoice {
+        if let Some(choice) = self.continue_turn(now_us) {
             return choice;
         }
-        let Some(taken) = self.rounds.choose() else { return Choice::Nothing };
+        let Some(taken) = self.rounds.choose() else { return PolicyChoice::Nothing };
         self.begin_turn(&taken);
-        Choice::Serve(taken.of.id)
+        PolicyChoice::Serve(taken.of.id)
     }
 
     fn finished(&mut self, run: &RunDone, now_us: u64) {
@@ -253,13 +261,13 @@ impl Policy for Mlf {
         let options = self.options;
         self.history(run.file).run_ended(run.kind, run.end, now_us);
         if let Some(turn) =
-            self.turn.as_mut().filter(|turn| (turn.lane.file, turn.lane.kind) == (run.file, run.kind))
+            self.turn.as_mut().filter(|turn| (turn.queue.file, turn.queue.kind) == (run.file, run.kind))
         {
             turn.under_way = turn.under_way.saturating_sub(run.bytes);
         }
         if run.short {
             self.history(run.file).reset(&options);
-            self.cut_turn(run.file);
+            self.drop_turn(run.file);
         }
     }
 
@@ -269,7 +277,7 @@ impl Policy for Mlf {
 
     fn forget_file(&mut self, file: FileId) {
         self.histories.remove(&file);
-        self.cut_turn(file);
+        self.drop_turn(file);
         self.rounds.forget_file(file);
     }
 

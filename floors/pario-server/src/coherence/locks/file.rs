@@ -1,4 +1,7 @@
-//! The locks of one file.
+//! The locks of one file: tokens, waiting requests, and widening of grants.
+//!
+//! Never: grants a request past an older conflicting one, unless that waits for the same owner. Always: granted tokens of different owners
+//! do not conflict.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -6,87 +9,98 @@ use std::ops::Range;
 use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{LockMode, LockSpace};
 
-use super::spans::Spans;
-use super::{LockAction, LockLine, LockState, LockWait, LockWish, Owner, Patience, Refusal, Shape};
-use crate::coherence::Ticket;
-use crate::coherence::sabotage::{Bug, Sabotage};
+use super::spans::TokenIndex;
+use super::{
+    LockAction, LockLine, LockRequest, LockState, LockWait, LockedBytes, Refusal, TokenOwner, WaitLimit,
+};
+use crate::coherence::WaitTicket;
+use crate::coherence::sabotage::{Bug, LeaseSabotage};
 
-/// A sequence of locks side by side is granted so far ahead at most.
-const AHEAD_MAX: u64 = 1 << 30;
+/// Limit of a grant beyond the request, for an owner that locks consecutive ranges.
+const WIDEN_BYTES_MAX: u64 = 1 << 30;
 
-/// A reader beside other readers gets all of so many bytes, from a multiple of them on, that no writer has or wants.
+/// A reader beside other readers is granted the aligned range of this size that contains its request, without bytes that a writer holds or
+/// requests.
 const SHARED_BYTES: u64 = 64 << 10;
 
-/// Where more tokens are out nobody gets more than was wished for: finding out what is free would cost more than it saves.
+/// With more tokens than this, grants are not widened: finding the free range would cost more than it saves.
 const NEIGHBOURS_MAX: usize = 256;
 
-/// Owners whose ways are remembered; beyond, all begin anew.
+/// Owners with a remembered access sequence; beyond, all start over.
 const STREAKS_MAX: usize = 1024;
 
-/// What an input of the machine may use.
-pub(super) struct Turn<'a> {
+/// Context of one input.
+pub(super) struct LockContext<'a> {
     pub(super) inode: InodeId,
     pub(super) next_number: &'a mut u64,
     pub(super) out: &'a mut Vec<LockAction>,
-    /// Sessions of new wishes; a granted wish becomes a token and stays one.
-    pub(super) came: Vec<SessionId>,
-    /// Sessions of tokens and wishes that ended.
-    pub(super) went: Vec<SessionId>,
-    /// Wishes that do not wait any more.
-    pub(super) answered: Vec<Ticket>,
-    pub(super) sabotage: Sabotage,
+    /// Sessions of new requests; a granted request becomes a token and stays one.
+    pub(super) added: Vec<SessionId>,
+    /// Sessions of tokens and requests that ended.
+    pub(super) ended: Vec<SessionId>,
+    /// Requests that do not wait any more.
+    pub(super) answered: Vec<WaitTicket>,
+    pub(super) sabotage: LeaseSabotage,
 }
 
 #[derive(Debug)]
-struct Token {
-    owner: Owner,
+struct LockToken {
+    owner: TokenOwner,
     space: LockSpace,
     mode: LockMode,
-    shape: Shape,
+    shape: LockedBytes,
     state: LockState,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    wish: LockWish,
+struct WaitingLock {
+    request: LockRequest,
     since: Nanos,
 }
 
-/// How an owner went on, to see that it goes forward.
+/// Consecutive locks of an owner, to detect forward access.
 #[derive(Clone, Copy, Debug)]
 struct Streak {
     end: u64,
-    ahead: u64,
+    widen_bytes: u64,
 }
 
-/// What a wish that is refused is told of.
-pub(super) struct Given {
-    pub(super) patience: Patience,
-    pub(super) holders: Vec<Owner>,
+/// Reason of a refusal, as reported to the requester.
+pub(super) struct RefusalReason {
+    pub(super) wait_limit: WaitLimit,
+    pub(super) holders: Vec<TokenOwner>,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct FileLocks {
-    tokens: BTreeMap<u64, Token>,
-    spans: Spans,
-    queue: VecDeque<Waiting>,
-    streaks: BTreeMap<(Owner, LockSpace), Streak>,
+pub(super) struct FileTokens {
+    tokens: BTreeMap<u64, LockToken>,
+    spans: TokenIndex,
+    queue: VecDeque<WaitingLock>,
+    streaks: BTreeMap<(TokenOwner, LockSpace), Streak>,
 }
 
-fn excludes(one: (Owner, LockSpace, LockMode), two: (Owner, LockSpace, LockMode)) -> bool {
+fn excludes(one: (TokenOwner, LockSpace, LockMode), two: (TokenOwner, LockSpace, LockMode)) -> bool {
     let alone = one.2 == (LockMode::Exclusive {}) || two.2 == (LockMode::Exclusive {});
     one.1 == two.1 && alone && !one.0.is_one_with(two.0)
 }
 
+/// Whether locks of a space are held around accesses, and not by programs: their holder's writes count when they end.
+fn is_around_access(space: LockSpace) -> bool {
+    match space {
+        LockSpace::Access {} | LockSpace::Append {} => true,
+        LockSpace::Range {} | LockSpace::Whole {} => false,
+    }
+}
+
 /// Inputs.
-impl FileLocks {
-    pub(super) fn wish(&mut self, wish: LockWish, now: Nanos, turn: &mut Turn<'_>) {
-        turn.came.push(wish.owner.session);
+impl FileTokens {
+    pub(super) fn request(&mut self, wish: LockRequest, now: Nanos, turn: &mut LockContext<'_>) {
+        turn.added.push(wish.owner.session);
         if turn.sabotage.has(Bug::LockOvertake) {
-            self.queue.push_front(Waiting { wish, since: now });
+            self.queue.push_front(WaitingLock { request: wish, since: now });
         } else {
-            self.queue.push_back(Waiting { wish, since: now });
+            self.queue.push_back(WaitingLock { request: wish, since: now });
         }
         self.pump(turn);
     }
@@ -96,7 +110,7 @@ impl FileLocks {
         session: SessionId,
         number: u64,
         keep: Option<Range<u64>>,
-        turn: &mut Turn<'_>,
+        turn: &mut LockContext<'_>,
     ) {
         let Some(token) = self.tokens.get_mut(&number) else { return };
         if token.owner.session != session || token.state == LockState::Dead {
@@ -107,7 +121,7 @@ impl FileLocks {
         match keep.filter(|_| !turn.sabotage.has(Bug::LockForgetKept)) {
             Some(keep) => {
                 self.spans.insert(number, &keep);
-                token.shape = Shape::Bytes(keep);
+                token.shape = LockedBytes::Bytes(keep);
                 token.state = LockState::Held;
             }
             None => self.drop_token(number, turn),
@@ -115,14 +129,14 @@ impl FileLocks {
         self.pump(turn);
     }
 
-    /// Returns the wishes that this one blocks.
+    /// Returns the requests that this token blocks.
     pub(super) fn busy(
         &mut self,
         session: SessionId,
         number: u64,
         keep: Option<Range<u64>>,
-        turn: &mut Turn<'_>,
-    ) -> Vec<Ticket> {
+        turn: &mut LockContext<'_>,
+    ) -> Vec<WaitTicket> {
         let Some(token) = self.tokens.get_mut(&number) else { return Vec::new() };
         if token.owner.session != session || token.state != LockState::Recalled {
             return Vec::new();
@@ -131,40 +145,46 @@ impl FileLocks {
         if let Some(keep) = token.part(keep) {
             self.spans.remove(number, &token.shape.hull());
             self.spans.insert(number, &keep);
-            token.shape = Shape::Bytes(keep);
+            token.shape = LockedBytes::Bytes(keep);
         }
         self.pump(turn);
-        let blocked: Vec<(Ticket, Patience)> = self
+        let blocked: Vec<(WaitTicket, WaitLimit)> = self
             .queue
             .iter()
-            .filter(|waiting| self.blocking(&waiting.wish).contains(&number))
-            .map(|waiting| (waiting.wish.ticket, waiting.wish.patience))
+            .filter(|waiting| self.blocking(&waiting.request).contains(&number))
+            .map(|waiting| (waiting.request.ticket, waiting.request.wait_limit))
             .collect();
         for (ticket, patience) in &blocked {
-            if *patience == Patience::Try {
+            if *patience == WaitLimit::Try {
                 self.refuse(*ticket, |given| Refusal::InUse(given.holders), turn);
             }
         }
         blocked.into_iter().map(|(ticket, _)| ticket).collect()
     }
 
-    pub(super) fn refuse(&mut self, ticket: Ticket, why: impl FnOnce(Given) -> Refusal, turn: &mut Turn<'_>) {
-        let Some(at) = self.queue.iter().position(|waiting| waiting.wish.ticket == ticket) else { return };
-        let given = Given { patience: self.queue[at].wish.patience, holders: self.holders_before(at) };
+    pub(super) fn refuse(
+        &mut self,
+        ticket: WaitTicket,
+        why: impl FnOnce(RefusalReason) -> Refusal,
+        turn: &mut LockContext<'_>,
+    ) {
+        let Some(at) = self.queue.iter().position(|waiting| waiting.request.ticket == ticket) else { return };
+        let given =
+            RefusalReason { wait_limit: self.queue[at].request.wait_limit, holders: self.holders_before(at) };
         let Some(waiting) = self.queue.remove(at) else { return };
-        turn.went.push(waiting.wish.owner.session);
+        turn.ended.push(waiting.request.owner.session);
         turn.answered.push(ticket);
         turn.out.push(LockAction::Refuse { ticket, why: why(given) });
         self.pump(turn);
     }
 
-    pub(super) fn gone(&mut self, session: SessionId, turn: &mut Turn<'_>) {
-        let (gone, queue): (VecDeque<Waiting>, VecDeque<Waiting>) = std::mem::take(&mut self.queue)
+    pub(super) fn session_died(&mut self, session: SessionId, turn: &mut LockContext<'_>) {
+        let (gone, queue): (VecDeque<WaitingLock>, VecDeque<WaitingLock>) = std::mem::take(&mut self.queue)
             .into_iter()
-            .partition(|waiting| waiting.wish.owner.session == session);
+            .partition(|waiting| waiting.request.owner.session == session);
         self.queue = queue;
-        turn.went.extend(gone.iter().map(|waiting| waiting.wish.owner.session));
-        turn.answered.extend(gone.iter().map(|waiting| waiting.wish.ticket));
+        turn.ended.extend(gone.iter().map(|waiting| waiting.request.owner.session));
+        turn.answered.extend(gone.iter().map(|waiting| waiting.request.ticket));
         self.streaks.retain(|(owner, _), _| owner.session != session);
         let mine: Vec<u64> = self
             .tokens
@@ -174,7 +194,7 @@ impl FileLocks {
             .collect();
         for number in mine {
             let Some(token) = self.tokens.get_mut(&number) else { continue };
-            let wrote = token.space == (LockSpace::Access {}) && token.mode == (LockMode::Exclusive {});
+            let wrote = is_around_access(token.space) && token.mode == (LockMode::Exclusive {});
             if wrote && !turn.sabotage.has(Bug::LockFreeUnsettled) {
                 token.state = LockState::Dead;
                 continue;
@@ -189,7 +209,7 @@ impl FileLocks {
         self.pump(turn);
     }
 
-    pub(super) fn settled(&mut self, session: SessionId, turn: &mut Turn<'_>) {
+    pub(super) fn recovered(&mut self, session: SessionId, turn: &mut LockContext<'_>) {
         let dead: Vec<u64> = self
             .tokens
             .iter()
@@ -205,24 +225,28 @@ impl FileLocks {
     }
 }
 
-/// Questions.
-impl FileLocks {
+/// Queries.
+impl FileTokens {
     pub(super) fn is_idle(&self) -> bool {
         self.tokens.is_empty() && self.queue.is_empty()
     }
 
     pub(super) fn sessions(&self) -> Vec<SessionId> {
         let held = self.tokens.values().map(|token| token.owner.session);
-        held.chain(self.queue.iter().map(|waiting| waiting.wish.owner.session)).collect()
+        held.chain(self.queue.iter().map(|waiting| waiting.request.owner.session)).collect()
     }
 
-    pub(super) fn tickets(&self) -> impl Iterator<Item = Ticket> {
-        self.queue.iter().map(|waiting| waiting.wish.ticket)
+    pub(super) fn tickets(&self) -> impl Iterator<Item = WaitTicket> {
+        self.queue.iter().map(|waiting| waiting.request.ticket)
     }
 
-    pub(super) fn find(&self, wish: &LockWish) -> Option<LockLine> {
-        let number = *self.blocking(wish).first()?;
-        self.tokens.get(&number).map(|token| token.line(wish.inode))
+    pub(super) fn find(&self, wish: &LockRequest) -> Option<LockLine> {
+        let blocking = self.blocking(wish);
+        // A recalled token may be unused, and on its way back.
+        let in_use =
+            |number: &&u64| self.tokens.get(number).is_some_and(|token| token.state == LockState::InUse);
+        let number = blocking.iter().find(in_use).or(blocking.first())?;
+        self.tokens.get(number).map(|token| token.line(wish.inode))
     }
 
     pub(super) fn lines(&self, inode: InodeId) -> impl Iterator<Item = LockLine> {
@@ -232,61 +256,67 @@ impl FileLocks {
     pub(super) fn waits(&self, inode: InodeId, now: Nanos) -> impl Iterator<Item = LockWait> {
         self.queue.iter().enumerate().map(move |(at, waiting)| LockWait {
             inode,
-            owner: waiting.wish.owner,
-            ticket: waiting.wish.ticket,
-            mode: waiting.wish.mode,
-            bytes: waiting.wish.shape.hull(),
+            owner: waiting.request.owner,
+            ticket: waiting.request.ticket,
+            mode: waiting.request.mode,
+            bytes: waiting.request.shape.hull(),
             waited: now.since(waiting.since),
             holders: self.holders_before(at),
         })
     }
 
-    /// Wishes that a dead holder's token is in the way of.
-    pub(super) fn behind_the_dead(&self) -> Vec<Ticket> {
+    /// Requests that a dead holder's token blocks.
+    pub(super) fn blocked_by_dead(&self) -> Vec<WaitTicket> {
         let dead = |number: &u64| self.tokens.get(number).is_some_and(|token| token.state == LockState::Dead);
-        let behind = self.queue.iter().filter(|waiting| self.blocking(&waiting.wish).iter().any(dead));
-        behind.map(|waiting| waiting.wish.ticket).collect()
+        let behind = self.queue.iter().filter(|waiting| self.blocking(&waiting.request).iter().any(dead));
+        behind.map(|waiting| waiting.request.ticket).collect()
     }
 
-    /// User locks that wait: whose, under which ticket, and for whom in earnest.
-    pub(super) fn user_waits(&self) -> impl Iterator<Item = (Owner, Ticket, Vec<Owner>)> {
+    /// Waiting user locks: owner, ticket, and the owners that hold conflicting locks in use.
+    pub(super) fn user_waits(&self) -> impl Iterator<Item = (TokenOwner, WaitTicket, Vec<TokenOwner>)> {
         let users =
-            self.queue.iter().enumerate().filter(|(_, waiting)| waiting.wish.space != (LockSpace::Access {}));
-        users.map(|(at, waiting)| (waiting.wish.owner, waiting.wish.ticket, self.earnest_holders(at)))
+            self.queue.iter().enumerate().filter(|(_, waiting)| !is_around_access(waiting.request.space));
+        users.map(|(at, waiting)| (waiting.request.owner, waiting.request.ticket, self.holders_in_use(at)))
     }
 
-    /// Tokens in the way of a wish.
-    fn blocking(&self, wish: &LockWish) -> Vec<u64> {
+    /// Tokens that block a request.
+    fn blocking(&self, wish: &LockRequest) -> Vec<u64> {
         let excluded = |number: &u64| {
             self.tokens.get(number).is_some_and(|token| {
                 excludes((token.owner, token.space, token.mode), (wish.owner, wish.space, wish.mode))
-                    && token.shape.meets(&wish.shape)
+                    && token.shape.overlaps(&wish.shape)
             })
         };
-        self.spans.meeting(&wish.shape.hull()).into_iter().filter(excluded).collect()
+        self.spans.overlapping(&wish.shape.hull()).into_iter().filter(excluded).collect()
     }
 
-    /// Older wishes in the way of the one at `at`.
-    fn older(&self, at: usize) -> impl Iterator<Item = &LockWish> {
-        let wish = &self.queue[at].wish;
-        self.queue.iter().take(at).map(|waiting| &waiting.wish).filter(move |older| {
+    /// Older requests that block the one at `at`. A request that waits for the same owner does not: each would wait for the other.
+    fn older(&self, at: usize) -> impl Iterator<Item = &LockRequest> {
+        let wish = &self.queue[at].request;
+        self.queue.iter().take(at).map(|waiting| &waiting.request).filter(move |older| {
             excludes((older.owner, older.space, older.mode), (wish.owner, wish.space, wish.mode))
-                && older.shape.meets(&wish.shape)
+                && older.shape.overlaps(&wish.shape)
+                && !self.waits_for(older, wish.owner)
         })
     }
 
-    fn holders_before(&self, at: usize) -> Vec<Owner> {
-        let tokens = self.blocking(&self.queue[at].wish);
+    fn waits_for(&self, wish: &LockRequest, owner: TokenOwner) -> bool {
+        let owners = self.blocking(wish).into_iter().filter_map(|number| self.tokens.get(&number));
+        owners.map(|token| token.owner).any(|other| other == owner)
+    }
+
+    fn holders_before(&self, at: usize) -> Vec<TokenOwner> {
+        let tokens = self.blocking(&self.queue[at].request);
         let held = tokens.iter().filter_map(|number| self.tokens.get(number)).map(|token| token.owner);
-        let mut holders: Vec<Owner> = held.chain(self.older(at).map(|older| older.owner)).collect();
+        let mut holders: Vec<TokenOwner> = held.chain(self.older(at).map(|older| older.owner)).collect();
         holders.sort_unstable();
         holders.dedup();
         holders
     }
 
-    /// The same, but for tokens that may come back at any moment.
-    fn earnest_holders(&self, at: usize) -> Vec<Owner> {
-        let tokens = self.blocking(&self.queue[at].wish);
+    /// The same without tokens that may be returned at any time.
+    fn holders_in_use(&self, at: usize) -> Vec<TokenOwner> {
+        let tokens = self.blocking(&self.queue[at].request);
         let used = tokens
             .iter()
             .filter_map(|number| self.tokens.get(number))
@@ -296,28 +326,28 @@ impl FileLocks {
     }
 }
 
-/// Acts.
-impl FileLocks {
-    fn drop_token(&mut self, number: u64, turn: &mut Turn<'_>) {
+/// State changes.
+impl FileTokens {
+    fn drop_token(&mut self, number: u64, turn: &mut LockContext<'_>) {
         if let Some(token) = self.tokens.remove(&number) {
-            turn.went.push(token.owner.session);
+            turn.ended.push(token.owner.session);
         }
     }
 
-    /// Grants what can be granted, in order of arrival, and recalls what is in the way of the rest.
-    fn pump(&mut self, turn: &mut Turn<'_>) {
+    /// Grants requests in order of arrival, and recalls the tokens that block the others.
+    fn pump(&mut self, turn: &mut LockContext<'_>) {
         let mut at = 0;
         while at < self.queue.len() {
-            let blocking = self.blocking(&self.queue[at].wish);
+            let blocking = self.blocking(&self.queue[at].request);
             let overtakes = !turn.sabotage.has(Bug::LockIgnoreQueue) && self.older(at).next().is_some();
             let shares = turn.sabotage.has(Bug::LockShareExclusive);
             if (blocking.is_empty() || shares) && !overtakes {
                 if let Some(waiting) = self.queue.remove(at) {
-                    self.grant(waiting.wish, turn);
+                    self.grant(waiting.request, turn);
                 }
                 continue;
             }
-            let wanted = self.queue[at].wish.shape.hull();
+            let wanted = self.queue[at].request.shape.hull();
             let mut in_use = false;
             for number in blocking {
                 let Some(token) = self.tokens.get_mut(&number) else { continue };
@@ -328,13 +358,15 @@ impl FileLocks {
                     turn.out.push(LockAction::Recall { session, inode, number, wanted: wanted.clone() });
                 }
             }
-            if self.queue[at].wish.patience == Patience::Try && (in_use || overtakes) {
+            if self.queue[at].request.wait_limit == WaitLimit::Try && (in_use || overtakes) {
                 let given = self.holders_before(at);
                 if let Some(waiting) = self.queue.remove(at) {
-                    turn.went.push(waiting.wish.owner.session);
-                    turn.answered.push(waiting.wish.ticket);
-                    turn.out
-                        .push(LockAction::Refuse { ticket: waiting.wish.ticket, why: Refusal::InUse(given) });
+                    turn.ended.push(waiting.request.owner.session);
+                    turn.answered.push(waiting.request.ticket);
+                    turn.out.push(LockAction::Refuse {
+                        ticket: waiting.request.ticket,
+                        why: Refusal::InUse(given),
+                    });
                 }
                 continue;
             }
@@ -342,31 +374,31 @@ impl FileLocks {
         }
     }
 
-    fn grant(&mut self, wish: LockWish, turn: &mut Turn<'_>) {
+    fn grant(&mut self, wish: LockRequest, turn: &mut LockContext<'_>) {
         let number = *turn.next_number;
         *turn.next_number = number.wrapping_add(1);
         let shape = self.widened(&wish);
         let bytes = shape.hull();
         self.spans.insert(number, &bytes);
-        let LockWish { owner, space, mode, ticket, .. } = wish;
-        self.tokens.insert(number, Token { owner, space, mode, shape, state: LockState::Held });
+        let LockRequest { owner, space, mode, ticket, .. } = wish;
+        self.tokens.insert(number, LockToken { owner, space, mode, shape, state: LockState::Held });
         turn.answered.push(ticket);
         turn.out.push(LockAction::Grant { ticket, session: owner.session, number, bytes });
     }
 
-    /// More than was wished for, where nobody else is known to want it: all of a file that nobody else locks, what comes next for an
-    /// owner that goes forward, and what lies around for a reader among readers. These are not in each other's way.
-    fn widened(&mut self, wish: &LockWish) -> Shape {
-        let Shape::Bytes(need) = &wish.shape else { return wish.shape.clone() };
+    /// More than was requested, where no other owner is known to want it: the whole file without other locks, the following range for an
+    /// owner with forward access, and the surrounding range for a reader among readers. Such grants do not conflict.
+    fn widened(&mut self, wish: &LockRequest) -> LockedBytes {
+        let LockedBytes::Bytes(need) = &wish.shape else { return wish.shape.clone() };
         if NEIGHBOURS_MAX < self.tokens.len() + self.queue.len() {
-            return Shape::Bytes(need.clone());
+            return LockedBytes::Bytes(need.clone());
         }
         let mut room = 0..u64::MAX;
         let mut alone = true;
         let mine = (wish.owner, wish.space, wish.mode);
         let held =
             self.tokens.values().map(|token| ((token.owner, token.space, token.mode), token.shape.hull()));
-        let wished = self.queue.iter().map(|waiting| &waiting.wish);
+        let wished = self.queue.iter().map(|waiting| &waiting.request);
         let wished = wished.map(|wish| ((wish.owner, wish.space, wish.mode), wish.shape.hull()));
         for (theirs, other) in held.chain(wished) {
             if theirs.1 != wish.space || theirs.0.is_one_with(wish.owner) {
@@ -381,17 +413,19 @@ impl FileLocks {
             } else if need.end <= other.start {
                 room.end = room.end.min(other.start);
             } else {
-                // Locks that share bytes, or are interlaced.
-                return Shape::Bytes(need.clone());
+                // Locks that overlap, or are interleaved.
+                return LockedBytes::Bytes(need.clone());
             }
         }
         if alone {
-            return Shape::Bytes(room);
+            return LockedBytes::Bytes(room);
         }
         let bytes = need.end - need.start;
         let key = (wish.owner, wish.space);
         let ahead = match self.streaks.get(&key) {
-            Some(streak) if streak.end == need.start => (streak.ahead * 2).clamp(bytes, AHEAD_MAX.max(bytes)),
+            Some(streak) if streak.end == need.start => {
+                (streak.widen_bytes * 2).clamp(bytes, WIDEN_BYTES_MAX.max(bytes))
+            }
             Some(_) | None => 0,
         };
         let mut wide = need.start..need.end.saturating_add(ahead).min(room.end);
@@ -403,15 +437,15 @@ impl FileLocks {
         if STREAKS_MAX <= self.streaks.len() {
             self.streaks.clear();
         }
-        self.streaks.insert(key, Streak { end: wide.end, ahead: ahead.max(bytes) });
-        Shape::Bytes(wide)
+        self.streaks.insert(key, Streak { end: wide.end, widen_bytes: ahead.max(bytes) });
+        LockedBytes::Bytes(wide)
     }
 }
 
-impl Token {
-    /// Only a part of a range can be kept, and only of what was held.
+impl LockToken {
+    /// Only a part of a range can be kept, and only of the held bytes.
     fn part(&self, keep: Option<Range<u64>>) -> Option<Range<u64>> {
-        let Shape::Bytes(held) = &self.shape else { return None };
+        let LockedBytes::Bytes(held) = &self.shape else { return None };
         let keep = keep.map(|keep| keep.start.max(held.start)..keep.end.min(held.end));
         keep.filter(|keep| keep.start < keep.end)
     }

@@ -1,13 +1,13 @@
-//! Tokens by place: which of many ranges meet a given one, without looking at the rest.
+//! Interval index of tokens: which of many ranges overlap a given one, without a scan of the others.
 //!
-//! Ranges are kept by the power of two of their length, so that a query looks, per power, only at starts that can reach it.
+//! Ranges are kept by the power of two of their length, so that a query visits, per power, only starts that can reach it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub(super) struct TokenIndex {
     powers: BTreeMap<u32, BTreeSet<(u64, u64)>>,
     ends: BTreeMap<u64, u64>,
 }
@@ -16,7 +16,7 @@ fn power(bytes: &Range<u64>) -> u32 {
     u64::BITS - (bytes.end - bytes.start).leading_zeros()
 }
 
-impl Spans {
+impl TokenIndex {
     pub(super) fn insert(&mut self, number: u64, bytes: &Range<u64>) {
         self.powers.entry(power(bytes)).or_default().insert((bytes.start, number));
         self.ends.insert(number, bytes.end);
@@ -33,8 +33,8 @@ impl Spans {
         self.ends.remove(&number);
     }
 
-    /// Numbers of the ranges that meet `bytes`.
-    pub(super) fn meeting(&self, bytes: &Range<u64>) -> Vec<u64> {
+    /// Numbers of the ranges that overlap `bytes`.
+    pub(super) fn overlapping(&self, bytes: &Range<u64>) -> Vec<u64> {
         let mut found = Vec::new();
         for (&power, starts) in &self.powers {
             let longest = 1u64.checked_shl(power).unwrap_or(u64::MAX);
@@ -50,16 +50,15 @@ impl Spans {
 
 #[cfg(test)]
 mod tests {
+    use pario_core::SeededRandom;
+
     use super::*;
 
     #[test]
     fn a_query_finds_what_a_scan_finds() {
-        let mut random = 12345u64;
-        let mut next = move |below: u64| -> u64 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (random >> 33) % below
-        };
-        let mut spans = Spans::default();
+        let mut random = SeededRandom::new(12345);
+        let mut next = |below: u64| random.below(below);
+        let mut spans = TokenIndex::default();
         let mut all: Vec<(u64, Range<u64>)> = Vec::new();
         for number in 0..3000u64 {
             if next(3) == 0 && !all.is_empty() {
@@ -79,7 +78,7 @@ mod tests {
                 .map(|(number, _)| *number)
                 .collect();
             expected.sort_unstable();
-            assert_eq!(spans.meeting(&query), expected);
+            assert_eq!(spans.overlapping(&query), expected);
         }
     }
 }

@@ -1,5 +1,8 @@
-//! The lock machine, move by move.
+//! The lock machine, input by input.
 
+use std::ops::Range;
+
+use pario_core::{InodeId, Nanos, SessionId};
 use pario_net::message::{LockMode, LockSpace};
 
 use super::*;
@@ -8,37 +11,43 @@ const FILE: InodeId = InodeId(7);
 const SHARED: LockMode = LockMode::Shared {};
 const ALONE: LockMode = LockMode::Exclusive {};
 
-struct Desk {
+struct LockFixture {
     locks: Locks,
     out: Vec<LockAction>,
     tickets: u64,
     space: LockSpace,
 }
 
-fn owner(session: u64) -> Owner {
-    Owner { session: SessionId(session), lane: 0, club: 0 }
+fn owner(session: u64) -> TokenOwner {
+    TokenOwner { session: SessionId(session), slot: 0, lock_group: 0 }
 }
 
-impl Desk {
-    fn new() -> Desk {
-        Desk { locks: Locks::new(100), out: Vec::new(), tickets: 0, space: LockSpace::Range {} }
+impl LockFixture {
+    fn new() -> LockFixture {
+        LockFixture { locks: Locks::new(100), out: Vec::new(), tickets: 0, space: LockSpace::Range {} }
     }
 
-    fn wish(&mut self, owner: Owner, mode: LockMode, bytes: Range<u64>, patience: Patience) -> Ticket {
+    fn wish(
+        &mut self,
+        owner: TokenOwner,
+        mode: LockMode,
+        bytes: Range<u64>,
+        patience: WaitLimit,
+    ) -> WaitTicket {
         self.tickets += 1;
-        let ticket = Ticket(self.tickets);
-        let (space, shape) = (self.space, Shape::Bytes(bytes));
-        let wish = LockWish { owner, inode: FILE, space, mode, shape, patience, ticket };
+        let ticket = WaitTicket(self.tickets);
+        let (space, shape) = (self.space, LockedBytes::Bytes(bytes));
+        let wish = LockRequest { owner, inode: FILE, space, mode, shape, wait_limit: patience, ticket };
         self.locks.lock(wish, Nanos(0), &mut self.out);
         ticket
     }
 
-    fn wait(&mut self, session: u64, mode: LockMode, bytes: Range<u64>) -> Ticket {
-        self.wish(owner(session), mode, bytes, Patience::Wait)
+    fn wait(&mut self, session: u64, mode: LockMode, bytes: Range<u64>) -> WaitTicket {
+        self.wish(owner(session), mode, bytes, WaitLimit::Wait)
     }
 
     /// The token that was just granted under a ticket, with its bytes.
-    fn granted(&mut self, ticket: Ticket) -> (u64, Range<u64>) {
+    fn granted(&mut self, ticket: WaitTicket) -> (u64, Range<u64>) {
         let at = self
             .out
             .iter()
@@ -69,7 +78,7 @@ impl Desk {
         self.locks.busy((SessionId(session), FILE), number, None, &mut self.out);
     }
 
-    fn refused(&mut self) -> Vec<(Ticket, Refusal)> {
+    fn refused(&mut self) -> Vec<(WaitTicket, Refusal)> {
         let mut refused = Vec::new();
         self.out.retain(|action| match action {
             LockAction::Refuse { ticket, why } => {
@@ -84,7 +93,7 @@ impl Desk {
 
 #[test]
 fn a_lone_owner_gets_the_whole_file() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let ticket = desk.wait(1, ALONE, 10..20);
     assert_eq!(desk.granted(ticket), (100, 0..u64::MAX));
     assert!(desk.out.is_empty());
@@ -92,7 +101,7 @@ fn a_lone_owner_gets_the_whole_file() {
 
 #[test]
 fn a_change_of_holder_is_one_recall_and_one_return() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let first = desk.wait(1, ALONE, 10..20);
     let (number, _) = desk.granted(first);
     let second = desk.wait(2, ALONE, 15..16);
@@ -104,14 +113,14 @@ fn a_change_of_holder_is_one_recall_and_one_return() {
 
 #[test]
 fn what_is_not_in_the_way_is_kept() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let first = desk.wait(1, ALONE, 0..10);
     let (number, _) = desk.granted(first);
     let second = desk.wait(2, ALONE, 100..200);
     assert_eq!(desk.recalled(), [(1, number, 100..200)]);
     desk.give_back(1, number, Some(0..100));
     assert_eq!(desk.granted(second).1, 100..200);
-    // Both go on beside each other; the kept token can be wanted again.
+    // Both proceed side by side; the kept token can be requested again.
     let third = desk.wait(2, ALONE, 50..60);
     assert_eq!(desk.recalled(), [(1, number, 50..60)]);
     desk.give_back(1, number, Some(0..50));
@@ -120,7 +129,7 @@ fn what_is_not_in_the_way_is_kept() {
 
 #[test]
 fn shared_locks_are_held_together_and_a_writer_is_not_starved() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let (one, two) = (desk.wait(1, SHARED, 0..10), desk.wait(2, SHARED, 0..10));
     let (first, second) = (desk.granted(one).0, desk.granted(two).0);
     let writer = desk.wait(3, ALONE, 5..6);
@@ -134,10 +143,10 @@ fn shared_locks_are_held_together_and_a_writer_is_not_starved() {
     desk.granted(late);
 }
 
-/// Readers that come back for a little more each time ask once; a writer's bytes stay out of it.
+/// Readers with slightly larger ranges each time request once; a writer's bytes are excluded.
 #[test]
 fn a_reader_among_readers_gets_what_lies_around() {
-    let mut desk = Desk { space: LockSpace::Access {}, ..Desk::new() };
+    let mut desk = LockFixture { space: LockSpace::Access {}, ..LockFixture::new() };
     let first = desk.wait(1, SHARED, 0..10);
     let (number, _) = desk.granted(first);
     let second = desk.wait(2, SHARED, 5..13);
@@ -161,7 +170,7 @@ fn a_reader_among_readers_gets_what_lies_around() {
 
 #[test]
 fn a_wish_elsewhere_goes_past_those_who_wait() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let first = desk.wait(1, ALONE, 0..10);
     let (number, _) = desk.granted(first);
     let second = desk.wait(2, ALONE, 0..10);
@@ -177,21 +186,21 @@ fn a_wish_elsewhere_goes_past_those_who_wait() {
 
 #[test]
 fn who_only_tries_is_told_when_the_lock_is_in_use() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let first = desk.wait(1, ALONE, 0..10);
     let (number, _) = desk.granted(first);
-    let second = desk.wish(owner(2), ALONE, 0..10, Patience::Try);
+    let second = desk.wish(owner(2), ALONE, 0..10, WaitLimit::Try);
     assert_eq!(desk.recalled().len(), 1);
     desk.busy(1, number);
     assert_eq!(desk.refused(), [(second, Refusal::InUse(vec![owner(1)]))]);
-    // Now it is known, so the next one is told at once.
-    let third = desk.wish(owner(3), SHARED, 0..10, Patience::Try);
+    // Now it is known to be in use, so the next request is refused immediately.
+    let third = desk.wish(owner(3), SHARED, 0..10, WaitLimit::Try);
     assert_eq!(desk.refused(), [(third, Refusal::InUse(vec![owner(1)]))]);
-    // A holder that does not answer is not waited for either.
+    // An unresponsive holder is not waited for either.
     desk.give_back(1, number, None);
     let fourth = desk.wait(1, ALONE, 0..10);
     desk.granted(fourth);
-    let fifth = desk.wish(owner(2), ALONE, 0..10, Patience::Try);
+    let fifth = desk.wish(owner(2), ALONE, 0..10, WaitLimit::Try);
     desk.recalled();
     assert_eq!(desk.locks.deadline(), Some(Nanos(1_000_000_000)));
     desk.locks.expire(Nanos(1_000_000_000), &mut desk.out);
@@ -200,10 +209,10 @@ fn who_only_tries_is_told_when_the_lock_is_in_use() {
 
 #[test]
 fn a_wait_ends_at_its_limit_and_names_the_holder() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let first = desk.wait(1, ALONE, 0..10);
     desk.granted(first);
-    let second = desk.wish(owner(2), ALONE, 0..10, Patience::Until(Nanos(50)));
+    let second = desk.wish(owner(2), ALONE, 0..10, WaitLimit::Until(Nanos(50)));
     desk.locks.expire(Nanos(49), &mut desk.out);
     assert!(desk.refused().is_empty());
     desk.locks.expire(Nanos(50), &mut desk.out);
@@ -213,28 +222,28 @@ fn a_wait_ends_at_its_limit_and_names_the_holder() {
 
 #[test]
 fn a_circle_ends_with_an_error_for_the_youngest() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let one = desk.wait(1, ALONE, 0..10);
     let (first, _) = desk.granted(one);
     let two = desk.wait(2, ALONE, 50..60);
     desk.recalled();
     desk.give_back(1, first, Some(0..50));
     let (second, _) = desk.granted(two);
-    // Each wants the other's; nothing is known until both say that theirs are in use.
+    // Each requests the other's lock; the cycle is known only when both reply busy.
     let crossing = desk.wait(1, ALONE, 50..60);
     let closing = desk.wait(2, ALONE, 0..10);
     assert_eq!(desk.recalled().len(), 2);
     desk.busy(2, second);
     assert!(desk.refused().is_empty());
     desk.busy(1, first);
-    assert_eq!(desk.refused(), [(closing, Refusal::Circle(vec![owner(2), owner(1)]))]);
+    assert_eq!(desk.refused(), [(closing, Refusal::Deadlock(vec![owner(2), owner(1)]))]);
     desk.give_back(2, second, None);
     desk.granted(crossing);
 }
 
 #[test]
 fn two_shared_holders_that_both_want_more_are_a_circle() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let (one, two) = (desk.wait(1, SHARED, 0..10), desk.wait(2, SHARED, 0..10));
     let (first, second) = (desk.granted(one).0, desk.granted(two).0);
     let up = desk.wait(1, ALONE, 0..10);
@@ -250,23 +259,23 @@ fn two_shared_holders_that_both_want_more_are_a_circle() {
 
 #[test]
 fn the_dead_hold_nothing_but_what_they_may_have_written_under() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let one = desk.wait(1, ALONE, 0..10);
     desk.granted(one);
     let two = desk.wait(2, ALONE, 0..10);
-    desk.locks.gone(SessionId(1), &mut desk.out);
+    desk.locks.session_died(SessionId(1), &mut desk.out);
     desk.granted(two);
     desk.recalled();
-    // The same of a lock around an access.
+    // The same for a lock around an access.
     let mut access = |session: u64, ticket: u64, out: &mut Vec<LockAction>| {
-        let wish = LockWish {
+        let wish = LockRequest {
             owner: owner(session),
             inode: FILE,
             space: LockSpace::Access {},
             mode: ALONE,
-            shape: Shape::Bytes(0..10),
-            patience: Patience::Wait,
-            ticket: Ticket(ticket),
+            shape: LockedBytes::Bytes(0..10),
+            wait_limit: WaitLimit::Wait,
+            ticket: WaitTicket(ticket),
         };
         desk.locks.lock(wish, Nanos(0), out);
     };
@@ -274,19 +283,19 @@ fn the_dead_hold_nothing_but_what_they_may_have_written_under() {
     access(3, 50, &mut out);
     access(4, 51, &mut out);
     out.clear();
-    desk.locks.gone(SessionId(3), &mut out);
+    desk.locks.session_died(SessionId(3), &mut out);
     assert!(out.is_empty(), "{out:?}");
-    desk.locks.settled(FILE, SessionId(3), &mut out);
-    assert!(matches!(out[..], [LockAction::Grant { ticket: Ticket(51), .. }]), "{out:?}");
+    desk.locks.recovered(FILE, SessionId(3), &mut out);
+    assert!(matches!(out[..], [LockAction::Grant { ticket: WaitTicket(51), .. }]), "{out:?}");
 }
 
 #[test]
 fn members_of_a_club_do_not_exclude_each_other() {
-    let mut desk = Desk::new();
-    let of_club = |session| Owner { session: SessionId(session), lane: 0, club: 9 };
-    let one = desk.wish(of_club(1), ALONE, 0..10, Patience::Wait);
+    let mut desk = LockFixture::new();
+    let of_club = |session| TokenOwner { session: SessionId(session), slot: 0, lock_group: 9 };
+    let one = desk.wish(of_club(1), ALONE, 0..10, WaitLimit::Wait);
     desk.granted(one);
-    let two = desk.wish(of_club(2), ALONE, 0..10, Patience::Wait);
+    let two = desk.wish(of_club(2), ALONE, 0..10, WaitLimit::Wait);
     desk.granted(two);
     desk.wait(3, ALONE, 0..10);
     assert_eq!(desk.recalled().len(), 2);
@@ -294,7 +303,7 @@ fn members_of_a_club_do_not_exclude_each_other() {
 
 #[test]
 fn an_owner_that_goes_forward_gets_more_and_more_ahead() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     let other = desk.wait(2, ALONE, 1_000_000..1_000_001);
     let (number, _) = desk.granted(other);
     let mut at = 0;
@@ -317,12 +326,12 @@ fn an_owner_that_goes_forward_gets_more_and_more_ahead() {
 
 #[test]
 fn everything_is_forgotten_in_the_end() {
-    let mut desk = Desk::new();
+    let mut desk = LockFixture::new();
     for session in 1..=4 {
-        desk.wish(owner(session), ALONE, 0..10, Patience::Until(Nanos(9)));
+        desk.wish(owner(session), ALONE, 0..10, WaitLimit::Until(Nanos(9)));
     }
     for session in 1..=4 {
-        desk.locks.gone(SessionId(session), &mut desk.out);
+        desk.locks.session_died(SessionId(session), &mut desk.out);
     }
     assert!(desk.locks.is_idle(), "{:?}", desk.locks);
 }

@@ -1,29 +1,29 @@
-//! What two-phase counts.
+//! Counters of two-phase.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What one process did for two-phase accesses of a file.
+/// Work of one process for two-phase accesses of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TwoPhaseCounts {
     /// Collective calls.
     pub calls: u64,
-    /// Rounds of all calls.
+    /// Iterations of all calls.
     pub rounds: u64,
-    /// Bytes of offset lists that went to aggregators.
+    /// Bytes of offset lists sent to aggregators.
     pub list_bytes: u64,
-    /// Bytes of data that went to aggregators, or came from them.
+    /// Bytes of data sent to aggregators, or received from them.
     pub data_bytes: u64,
     /// Messages to ranks of other nodes.
     pub messages: u64,
     /// Reads and writes of the file by this process as an aggregator.
     pub accesses: u64,
-    /// Bytes that they moved.
+    /// Bytes of these reads and writes.
     pub access_bytes: u64,
 }
 
-/// The same, being counted.
+/// The live counters.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct TwoPhaseCounters {
     calls: AtomicU64,
     rounds: AtomicU64,
     list_bytes: AtomicU64,
@@ -33,7 +33,7 @@ pub(super) struct Counters {
     access_bytes: AtomicU64,
 }
 
-impl Counters {
+impl TwoPhaseCounters {
     pub(super) fn call(&self, rounds: u64) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.rounds.fetch_add(rounds, Ordering::Relaxed);

@@ -1,29 +1,29 @@
-//! Which bytes of a window somebody named: a bit for each.
+//! Bitmap of the bytes of a window that ranks have listed.
 //!
-//! Lists of several ranks, sorted or not, overlapping or not, are merged by setting bits; what is covered comes out as runs. That
-//! costs an eighth of the window in memory, and no sorting however small the pieces are.
+//! Lists of several ranks, sorted or not, overlapping or not, are merged by setting bits; the covered bytes are read out as
+//! runs. This costs an eighth of the window in memory, and no sorting for pieces of any size.
 //!
-//! Always: runs come in ascending order and do not touch.
+//! Always: runs are ascending and do not touch.
 
 use std::ops::Range;
 
-/// See the module.
+/// See the module head.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Cover {
+pub(super) struct CoverBitmap {
     words: Vec<u64>,
 }
 
-impl Cover {
-    /// Nothing of a window of `bytes`.
-    pub(super) fn new(bytes: usize) -> Cover {
-        Cover { words: vec![0; bytes.div_ceil(64)] }
+impl CoverBitmap {
+    /// An empty bitmap for a window of `bytes`.
+    pub(super) fn new(bytes: usize) -> CoverBitmap {
+        CoverBitmap { words: vec![0; bytes.div_ceil(64)] }
     }
 
     pub(super) fn clear(&mut self) {
         self.words.fill(0);
     }
 
-    /// Names `bytes`, which lie in the window.
+    /// Marks `bytes`, which lie inside the window.
     #[inline]
     pub(super) fn add(&mut self, bytes: Range<usize>) {
         if bytes.start >= bytes.end {
@@ -41,9 +41,9 @@ impl Cover {
         self.words[last] |= tail;
     }
 
-    /// What is covered; holes of up to `gap` bytes between runs are taken in.
-    pub(super) fn runs(&self, gap: usize) -> Runs<'_> {
-        Runs { cover: self, at: 0, gap }
+    /// The covered runs; holes of up to `gap` bytes between runs are included.
+    pub(super) fn runs(&self, gap: usize) -> CoverRuns<'_> {
+        CoverRuns { cover: self, at: 0, gap }
     }
 
     /// The first byte from `at` on that is covered (or not).
@@ -59,15 +59,15 @@ impl Cover {
     }
 }
 
-/// Iterator over what is covered; see [`Cover::runs`].
+/// Iterator over covered runs; see [`CoverBitmap::runs`].
 #[derive(Clone, Debug)]
-pub(super) struct Runs<'c> {
-    cover: &'c Cover,
+pub(super) struct CoverRuns<'c> {
+    cover: &'c CoverBitmap,
     at: usize,
     gap: usize,
 }
 
-impl Iterator for Runs<'_> {
+impl Iterator for CoverRuns<'_> {
     type Item = Range<usize>;
 
     fn next(&mut self) -> Option<Range<usize>> {
@@ -94,7 +94,7 @@ mod tests {
             ranges in prop::collection::vec((0usize..500, 0usize..100), 0..20),
             gap in 0usize..70,
         ) {
-            let mut cover = Cover::new(600);
+            let mut cover = CoverBitmap::new(600);
             let mut model = vec![false; 600];
             for (at, len) in ranges {
                 cover.add(at..at + len);

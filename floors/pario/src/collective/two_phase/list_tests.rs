@@ -1,12 +1,12 @@
 //! Tests of the offset lists.
 
-use pario_view::{Access, Datatype};
+use pario_view::{Datatype, ViewAccess};
 use proptest::prelude::*;
 
 use super::*;
 
 fn view(displacement: i64, filetype: &Datatype) -> View {
-    View::new(displacement, &Datatype::elementary(1).unwrap(), filetype, Access::Read).unwrap()
+    View::new(displacement, &Datatype::elementary(1).unwrap(), filetype, ViewAccess::Read).unwrap()
 }
 
 /// Pieces of one to a few bytes, with gaps; some repetitions interleave, or even overlap.
@@ -23,11 +23,11 @@ fn views() -> impl Strategy<Value = View> {
 fn a_list_of_a_few_pieces() {
     let byte = Datatype::elementary(1).unwrap();
     let view = view(10, &Datatype::vector(2, 3, 4, &byte).unwrap().resized(0, 8).unwrap());
-    let reach = Reach { view: &view, stream: 1..10 };
+    let reach = RankRange { view: &view, stream: 1..10 };
     // Bytes 11 12, 14 15 16, 18 19 20, 22 of the file.
     assert_eq!(reach.span(), 11..23);
     let mut list = reach.list(12..22);
-    let mut packet = Packet::default();
+    let mut packet = AggregatorPacket::default();
     assert!(!list.fill(&mut packet, Content::Data, 3 * ENTRY_BYTES + 1 + 3 + 2));
     let pinned = b"\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x06\0\0\0\x02\0\0\0";
     assert_eq!(packet.entries, pinned);
@@ -37,7 +37,7 @@ fn a_list_of_a_few_pieces() {
     assert_eq!(packet.runs, std::slice::from_ref(&(7..8)));
     assert_eq!(reach.bytes_before(16), 4);
     assert_eq!((reach.bytes_before(0), reach.bytes_before(100)), (0, 9));
-    let nothing = Reach { view: &view, stream: 5..5 };
+    let nothing = RankRange { view: &view, stream: 5..5 };
     assert_eq!((nothing.span(), nothing.list(0..1000).next(), nothing.bytes_before(3)), (0..0, None, 0));
 }
 
@@ -61,7 +61,7 @@ proptest! {
         budget in 9usize..80,
         data in any::<bool>(),
     ) {
-        let reach = Reach { view: &view, stream: start..start + bytes };
+        let reach = RankRange { view: &view, stream: start..start + bytes };
         let content = if data { Content::Data } else { Content::List };
         let span = reach.span();
         let mut expected: Vec<(u64, u64)> = Vec::new();
@@ -73,7 +73,7 @@ proptest! {
         prop_assert_eq!(span.start, expected.iter().map(|(at, _)| *at).min().unwrap_or(0));
         prop_assert_eq!(span.end, expected.iter().map(|(at, _)| *at + 1).max().unwrap_or(0));
         let mut found: Vec<(u64, u64)> = Vec::new();
-        let mut packet = Packet::default();
+        let mut packet = AggregatorPacket::default();
         let mut at = span.start / window * window;
         while at < span.end {
             let mut list = reach.list(at..at + window);

@@ -1,27 +1,30 @@
-//! Two-phase: the classic collective access, as MPI libraries do it, with offset lists and no cache. It is the yardstick of the other
-//! methods, so it is done as well as it can be.
+//! Two-phase: the classic collective access of MPI libraries, with offset lists and no cache. It is the reference for the other
+//! methods.
 //!
 //! ```text
-//!  announce: the range that each rank reaches            ─► plan: file domains, one for each aggregator, cut into windows
-//!  each round, write: lists + data ─► aggregator merges a window ─► one write for each covered run
-//!              read:  lists        ─► aggregator reads a window  ─► ranks copy their pieces out
+//!  announce: the range that each rank accesses              ─► plan: file domains, one for each aggregator, cut into windows
+//!  each iteration, write: lists + data ─► aggregator merges a window ─► one write for each covered run
+//!                  read:  lists        ─► aggregator reads a window  ─► ranks copy their pieces out
 //! ```
-//! Ranks of a node exchange through memory, ranks of different nodes by TCP. Only collective calls are two-phase; independent calls
-//! on the same file go their ordinary way.
+//! Ranks of a node exchange through memory, ranks of different nodes by TCP. Only collective calls use two-phase; independent
+//! calls on the same file use the ordinary path.
 //!
-//! Never: keeps file data from one call to the next; sends a message between ranks of a node; writes bytes that no rank gave. Always:
-//! a call returns when all of its data is in the file, with the same success or failure on every rank; if a rank is gone, with an
+//! Never: keeps file data from one call to the next; sends a message between ranks of a node; writes bytes that no rank passed.
+//! Always: a call returns when all of its data is in the file, with the same result on every rank; if a rank is dead, with an
 //! error that names it.
 
+mod candidates;
 mod connect;
 mod counts;
 mod cover;
 mod exchange;
-mod far;
 mod list;
+mod method;
 mod plain;
 mod plan;
+mod rank_connection;
 mod read;
+mod remote_rank;
 mod segment;
 mod share;
 mod target;
@@ -36,27 +39,30 @@ use pario_sys::fork_generation;
 use pario_view::View;
 
 pub(crate) use self::connect::{connect as connect_ranks, network, own_addresses};
-use self::counts::Counters;
+use self::counts::TwoPhaseCounters;
 pub use self::counts::TwoPhaseCounts;
-use self::cover::Cover;
+use self::cover::CoverBitmap;
 use self::exchange::Exchange;
-use self::list::Reach;
+use self::list::RankRange;
+pub(super) use self::method::TwoPhaseMethod;
 pub use self::plain::{PlainFile, PlainMode};
-use self::plan::{Plan, Shape, choose_aggregators, default_aggregators};
-use self::read::Reading;
-use self::segment::{Announcement, Form};
-pub(crate) use self::target::Target;
-use self::write::Writing;
+use self::plan::{PlanShape, TwoPhasePlan, choose_aggregators, default_aggregators};
+pub(crate) use self::rank_connection::RankConnection;
+use self::read::TwoPhaseRead;
+use self::segment::{Announcement, SegmentLayout};
+pub(crate) use self::target::AggregatorTarget;
+use self::write::TwoPhaseWrite;
 use super::hints::Hints;
+use crate::client::check_shown_once;
 use crate::error::{Error, Result};
 use crate::group::Group;
 
-/// What an aggregator merges in one round if nobody said: small enough to stay in a processor's cache.
+/// Default buffer of an aggregator, merged in one iteration: small enough to stay in a processor's cache.
 pub const BUFFER_BYTES: u64 = 512 << 10;
-/// The least and the most that may be said.
+/// Limits of the buffer size.
 const BUFFER_BYTES_MIN: u64 = 16;
 const BUFFER_BYTES_MAX: u64 = 256 << 20;
-/// What each aggregator gets at least of a slot.
+/// Smallest share of an aggregator in a slot.
 const SHARE_BYTES_MIN: usize = 64;
 
 /// Two-phase accesses of one file by one group.
@@ -65,57 +71,57 @@ pub(crate) struct TwoPhase {
     group: Arc<dyn Group>,
     aggregators: Vec<usize>,
     window_bytes: u64,
-    counters: Arc<Counters>,
+    counters: Arc<TwoPhaseCounters>,
     made_in: u64,
-    state: Mutex<State>,
+    state: Mutex<ExchangeState>,
 }
 
-/// Made at the first call: opening a file costs no memory.
+/// Created at the first call: opening a file costs no memory.
 #[derive(Debug)]
-enum State {
-    Unmade,
-    Made(Box<(Exchange, Buffers)>),
-    /// Ranks are out of step; nothing more can be done together.
+enum ExchangeState {
+    NotCreated,
+    Created(Box<(Exchange, Buffers)>),
+    /// The ranks are out of step; no further collective access is possible.
     Broken(Error),
 }
 
-/// An aggregator's memory; empty for others.
+/// An aggregator's memory; empty on other ranks.
 #[derive(Debug)]
 struct Buffers {
     window: Vec<u8>,
-    /// What of the window is given, or wanted, by anybody.
-    cover: Cover,
-    /// What is wanted by others of this node.
-    near: Cover,
-    /// What is wanted by each rank of other nodes.
-    far: Vec<Option<Cover>>,
-    /// A list that was taken.
+    /// Bytes of the window that any rank passed or wants.
+    cover: CoverBitmap,
+    /// Bytes that other ranks of this node want.
+    near: CoverBitmap,
+    /// Bytes that each rank of other nodes wants.
+    far: Vec<Option<CoverBitmap>>,
+    /// The list of the current step.
     list: Vec<u8>,
 }
 
 impl Buffers {
     fn new(window_bytes: usize, ranks: usize) -> Buffers {
-        let cover = Cover::new(window_bytes);
+        let cover = CoverBitmap::new(window_bytes);
         let far = (0..ranks).map(|_| None).collect();
         Buffers { window: vec![0; window_bytes], near: cover.clone(), cover, far, list: Vec::new() }
     }
 
-    fn clear_wishes(&mut self) {
+    fn clear_wanted(&mut self) {
         self.cover.clear();
         self.near.clear();
-        self.far.iter_mut().flatten().for_each(Cover::clear);
+        self.far.iter_mut().flatten().for_each(CoverBitmap::clear);
     }
 }
 
-/// Calls that ranks may make together.
+/// Kinds of collective calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum CallKind {
     Write = 1,
     Read = 2,
 }
 
-/// What a call ended with: a result for the caller, and the fault that all ranks share.
-type Ended<T> = Result<(T, Option<Fault>)>;
+/// Outcome of a call: a result for the caller, and the fault that all ranks share.
+type CallOutcome<T> = Result<(T, Option<Fault>)>;
 
 impl TwoPhase {
     /// Two-phase for a group, which is duplicated; collective.
@@ -136,7 +142,9 @@ impl TwoPhase {
         };
         for (index, what) in [(0, "the number of aggregators"), (2, "the buffer size")] {
             if let Some(rank) = numbers(index).position(|number| Some(number) != numbers(index).next()) {
-                let text = format!("ranks 0 and {rank} do not agree on {what} of two-phase, and all must");
+                let text = format!(
+                    "ranks 0 and {rank} do not agree on {what} of two-phase, which must be equal on all members"
+                );
                 return Err(Fault::new(Code::NotSame, text).into());
             }
         }
@@ -149,67 +157,76 @@ impl TwoPhase {
             group,
             counters: Arc::default(),
             made_in: fork_generation(),
-            state: Mutex::new(State::Unmade),
+            state: Mutex::new(ExchangeState::NotCreated),
         })
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> TwoPhaseCounts {
         self.counters.read()
     }
 
-    /// Writes `data` to a range of a view's stream, together with all others. A rank that cannot take part says why, and all fail.
+    /// Collective write of `data` to a range of a view's stream. A rank that cannot take part passes its error, and all fail.
     pub(crate) fn write(
         &self,
-        target: &dyn Target,
+        target: &dyn AggregatorTarget,
         place: Result<(&View, Range<u64>)>,
         data: &[u8],
     ) -> Result<()> {
-        self.call(target, Kind::Write, place, |exchange, buffers, plan, reach| {
+        let once = |(view, stream): (_, Range<u64>)| {
+            check_shown_once(view, &stream)?;
+            Ok((view, stream))
+        };
+        self.call(target, CallKind::Write, place.and_then(once), |exchange, buffers, plan, reach| {
             let counters = &*self.counters;
-            let fault = Writing { exchange, buffers, plan, reach, data, target, counters }.run()?;
+            let fault = TwoPhaseWrite { exchange, buffers, plan, reach, data, target, counters }.run()?;
             Ok(((), fault))
         })
     }
 
-    /// Reads a range of a view's stream, together with all others; returns how many bytes there were before the file's end.
+    /// Collective read of a range of a view's stream; returns the number of bytes before the end of the file.
     pub(crate) fn read(
         &self,
-        target: &dyn Target,
+        target: &dyn AggregatorTarget,
         place: Result<(&View, Range<u64>)>,
         memory: &mut [u8],
     ) -> Result<usize> {
-        self.call(target, Kind::Read, place, |exchange, buffers, plan, reach| {
+        self.call(target, CallKind::Read, place, |exchange, buffers, plan, reach| {
             exchange.make_windows()?;
             let counters = &*self.counters;
-            Reading { exchange, buffers, plan, reach, memory, target, counters, file_end: None }.run()
+            TwoPhaseRead { exchange, buffers, plan, reach, memory, target, counters, file_end: None }.run()
         })
     }
 
-    /// One collective call: announced, planned, carried out by `run`.
+    /// One collective call: announce, plan, execute by `run`.
     fn call<T: Default>(
         &self,
-        target: &dyn Target,
-        kind: Kind,
+        target: &dyn AggregatorTarget,
+        kind: CallKind,
         place: Result<(&View, Range<u64>)>,
-        run: impl FnOnce(&mut Exchange, &mut Buffers, &Plan, &Reach<'_>) -> Ended<T>,
+        run: impl FnOnce(&mut Exchange, &mut Buffers, &TwoPhasePlan, &RankRange<'_>) -> CallOutcome<T>,
     ) -> Result<T> {
         if self.made_in != fork_generation() {
-            return Err(Fault::new(Code::Closed, "a file of a group is used in a forked child").into());
+            return Err(Fault::new(
+                Code::Closed,
+                "a collectively opened file is used in a forked child; reopen it there",
+            )
+            .into());
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*state, State::Unmade) {
-            *state = self.make().map_or_else(State::Broken, |made| State::Made(Box::new(made)));
+        if matches!(*state, ExchangeState::NotCreated) {
+            *state =
+                self.make().map_or_else(ExchangeState::Broken, |made| ExchangeState::Created(Box::new(made)));
         }
         let (exchange, buffers) = match &mut *state {
-            State::Made(made) => (&mut made.0, &mut made.1),
-            State::Broken(error) => return Err(error.clone()),
-            State::Unmade => unreachable!("it was just made"),
+            ExchangeState::Created(made) => (&mut made.0, &mut made.1),
+            ExchangeState::Broken(error) => return Err(error.clone()),
+            ExchangeState::NotCreated => unreachable!("it was just made"),
         };
         let whole = View::whole();
-        let reach = place.as_ref().map(|(view, stream)| Reach { view, stream: stream.clone() });
-        let reach = reach.unwrap_or(Reach { view: &whole, stream: 0..0 });
-        let carry_out = || -> Ended<Result<T>> {
+        let reach = place.as_ref().map(|(view, stream)| RankRange { view, stream: stream.clone() });
+        let reach = reach.unwrap_or(RankRange { view: &whole, stream: 0..0 });
+        let carry_out = || -> CallOutcome<Result<T>> {
             let said =
                 Announcement { kind: kind as u32, span: reach.span(), fault: fault_of(place.as_ref().err()) };
             let all = exchange.announce(&said)?;
@@ -217,9 +234,9 @@ impl TwoPhase {
                 return Ok((Err(fault.into()), None));
             }
             let spans: Vec<Range<u64>> = all.into_iter().map(|said| said.span).collect();
-            let plan = Plan::new(&spans, self.shape(target));
-            self.counters.call(plan.rounds());
-            if plan.rounds() == 0 {
+            let plan = TwoPhasePlan::new(&spans, self.shape(target));
+            self.counters.call(plan.iterations());
+            if plan.iterations() == 0 {
                 return Ok((Ok(T::default()), None));
             }
             run(exchange, buffers, &plan, &reach).map(|(result, fault)| (Ok(result), fault))
@@ -229,27 +246,27 @@ impl TwoPhase {
             Ok((_, Some(fault))) => Err(fault.into()),
             Err(error) => {
                 exchange.give_up(&error);
-                *state = State::Broken(error.clone());
+                *state = ExchangeState::Broken(error.clone());
                 Err(error)
             }
         }
     }
 
-    fn shape(&self, target: &dyn Target) -> Shape {
+    fn shape(&self, target: &dyn AggregatorTarget) -> PlanShape {
         let align_bytes = target.align_bytes();
-        Shape { aggregators: self.aggregators.len(), window_bytes: self.window_bytes, align_bytes }
+        PlanShape { aggregators: self.aggregators.len(), window_bytes: self.window_bytes, align_bytes }
     }
 
     fn make(&self) -> Result<(Exchange, Buffers)> {
         let (ranks, count) = (self.group.size(), self.aggregators.len());
-        let window_bytes = usize::try_from(self.window_bytes).expect("checked when it was said");
-        // Twice what a rank has of a round if all have the same: lists come with data.
+        let window_bytes = usize::try_from(self.window_bytes).expect("checked when the hint was given");
+        // Twice a rank's equal share of an iteration: lists are sent with the data.
         let even = 2 * count * window_bytes / ranks;
         let slot_bytes = even.max(count * SHARE_BYTES_MIN);
-        let form = Form { ranks, aggregators: count, slot_bytes, window_bytes };
+        let form = SegmentLayout { ranks, aggregators: count, slot_bytes, window_bytes };
         let counters = Arc::clone(&self.counters);
         let exchange = Exchange::new(&self.group, form, self.aggregators.clone(), counters)?;
-        let own_bytes = if exchange.place.is_some() { window_bytes } else { 0 };
+        let own_bytes = if exchange.aggregator_index.is_some() { window_bytes } else { 0 };
         Ok((exchange, Buffers::new(own_bytes, ranks)))
     }
 }
@@ -257,8 +274,9 @@ impl TwoPhase {
 fn check(hints: &Hints) -> std::result::Result<(), Fault> {
     let bytes = hints.buffer_bytes.unwrap_or(BUFFER_BYTES);
     if !(BUFFER_BYTES_MIN..=BUFFER_BYTES_MAX).contains(&bytes) {
-        let text =
-            format!("a two-phase buffer of {bytes} bytes: {BUFFER_BYTES_MIN} to {BUFFER_BYTES_MAX} may be");
+        let text = format!(
+            "a two-phase buffer of {bytes} bytes: the limits are {BUFFER_BYTES_MIN} to {BUFFER_BYTES_MAX}"
+        );
         return Err(Fault::new(Code::Invalid, text));
     }
     if hints.aggregators == Some(0) {
@@ -271,7 +289,7 @@ fn fault_of(error: Option<&Error>) -> Option<Fault> {
     error.map(|error| Fault::new(error.code(), error.to_string()))
 }
 
-/// Why a call cannot be: a rank cannot take part, or ranks do not call the same.
+/// Why a call is refused: a rank cannot take part, or the ranks make different calls.
 fn refusal(all: &[Announcement], me: usize) -> Option<Fault> {
     if let Some(fault) = &all[me].fault {
         return Some(fault.clone());

@@ -1,31 +1,31 @@
-//! Two-phase into one plain file that all ranks see, as MPI libraries do it: what the other methods are measured against.
+//! Two-phase into one plain file that all ranks can open, as MPI libraries do it: the reference of the other methods.
 
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pario_core::{Code, Fault};
-use pario_view::{Access, Datatype, View};
+use pario_view::{Datatype, View, ViewAccess};
 
 use super::TwoPhase;
 use super::counts::TwoPhaseCounts;
-use super::target::Plain;
+use super::target::PlainTarget;
 use crate::collective::{Hints, illegal};
 use crate::error::Result;
-use crate::group::{Call, Group};
+use crate::group::{CollectiveCall, Group};
 
 /// How a [`PlainFile`] is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlainMode {
-    /// Made if it is not there, emptied if it is; for reading and writing.
+    /// Created if missing, truncated if it exists; for reading and writing.
     Create,
-    /// As it is, for reading and writing.
+    /// Existing file, for reading and writing.
     Write,
-    /// As it is, for reading.
+    /// Existing file, for reading.
     Read,
 }
 
-/// A plain file on any file system that all ranks of a group see, accessed by two-phase.
+/// A plain file on any file system that all ranks of a group can open, accessed by two-phase.
 ///
 /// ```
 /// use pario::collective::{PlainFile, PlainMode};
@@ -44,14 +44,14 @@ pub enum PlainMode {
 #[derive(Debug)]
 pub struct PlainFile {
     group: Arc<dyn Group>,
-    target: Plain,
+    target: PlainTarget,
     mode: PlainMode,
     view: Mutex<Arc<View>>,
     two_phase: TwoPhase,
 }
 
 impl PlainFile {
-    /// Opens a file together with all other members of `group`; all must say the same.
+    /// Opens a file together with all other members of `group`; all must pass the same arguments.
     pub fn open_all(
         group: &Arc<dyn Group>,
         path: impl AsRef<Path>,
@@ -62,7 +62,7 @@ impl PlainFile {
         let group = group.duplicate()?;
         let said = format!("{path:?} {mode:?} {hints:?}");
         group.same("the path, mode and hints of a file", said.as_bytes())?;
-        // One creates or empties it; the others find it made.
+        // Rank 0 creates or truncates it; the others open the result.
         let mine = if group.rank() == 0 { Some(open(path, mode)) } else { None };
         group.agree(
             mine.as_ref()
@@ -72,16 +72,19 @@ impl PlainFile {
         let file = mine.unwrap_or_else(|| open(path, later));
         group.agree(file.as_ref().map(|_| ()).map_err(|fault| fault.clone().into()))?;
         let two_phase = TwoPhase::new(&group, hints)?;
-        let target = Plain { file: file?, path: path.to_owned() };
+        let target = PlainTarget { file: file?, path: path.to_owned() };
         Ok(PlainFile { group, target, mode, view: Mutex::new(Arc::new(View::whole())), two_phase })
     }
 
-    /// Shows this process the part of the file that `filetype`, repeated from byte `displacement` on, covers; collective.
+    /// Sets the view of this process: the part of the file that `filetype` covers, repeated from byte `displacement` on;
+    /// collective.
     pub fn set_view(&self, displacement: i64, etype: &Datatype, filetype: &Datatype) -> Result<()> {
-        let access = if self.mode == PlainMode::Read { Access::Read } else { Access::Write };
+        let access = if self.mode == PlainMode::Read { ViewAccess::Read } else { ViewAccess::Write };
         let made = View::new(displacement, etype, filetype, access).map_err(|error| illegal(&error));
-        self.group
-            .agree_in(Call::SetView, made.as_ref().map(|_| ()).map_err(|fault| fault.clone().into()))?;
+        self.group.agree_in(
+            CollectiveCall::SetView,
+            made.as_ref().map(|_| ()).map_err(|fault| fault.clone().into()),
+        )?;
         *self.view.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(made?);
         Ok(())
     }
@@ -91,7 +94,7 @@ impl PlainFile {
         Arc::clone(&self.view.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes at an offset, in elementary types of the view, together with all others; data may be empty.
+    /// Collective write at an offset, in elementary types of the view; data may be empty.
     pub fn write_at_all(&self, offset: u64, data: &[u8]) -> Result<()> {
         let view = self.view();
         let place = if self.mode == PlainMode::Read {
@@ -103,25 +106,25 @@ impl PlainFile {
         self.two_phase.write(&self.target, place.map(|stream| (&*view, stream)), data)
     }
 
-    /// Reads at an offset, together with all others; returns how many bytes there were before the file's end.
+    /// Collective read at an offset; returns the number of bytes before the end of the file.
     pub fn read_at_all(&self, offset: u64, target: &mut [u8]) -> Result<usize> {
         let view = self.view();
         let place = self.locate(&view, offset, target.len());
         self.two_phase.read(&self.target, place.map(|stream| (&*view, stream)), target)
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counts(&self) -> TwoPhaseCounts {
         self.two_phase.counts()
     }
 
-    /// Puts what the group wrote on stable storage; collective.
+    /// Writes the group's data to stable storage; collective.
     pub fn sync(&self) -> Result<()> {
         let mine = self.target.file.sync_data().map_err(|error| self.target.fault(&error).into());
         self.group.agree(mine)
     }
 
-    /// Closes it; collective.
+    /// Closes the file; collective.
     pub fn close(self) -> Result<()> {
         self.group.agree(Ok(()))
     }

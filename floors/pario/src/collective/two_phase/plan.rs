@@ -1,60 +1,60 @@
-//! The plan of one two-phase call: who aggregates which part of the file, and in how many rounds.
+//! The plan of one two-phase call: the file domain of each aggregator, and the number of iterations.
 //!
-//! Pure: the same spans give the same plan on every rank, so that nobody has to be told. Never: looks at a view; that is each
-//! rank's own business. Always: domains tile the range that all ranks reach together, and the windows of a domain tile it.
+//! Pure: equal spans give equal plans on every rank, so no message is needed. Never: reads a view; each rank does that for its
+//! own. Always: domains tile the range that all ranks access together, and the windows of a domain tile it.
 
 use std::ops::Range;
 
 /// Domains are aligned to pages at least: two aggregators never write one page.
 const PAGE_BYTES: u64 = 4096;
 
-/// What does not change from call to call.
+/// Parameters that do not change from call to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Shape {
-    /// How many ranks merge for the others.
+pub(super) struct PlanShape {
+    /// Number of ranks that merge for the others.
     pub(super) aggregators: usize,
-    /// What an aggregator merges in one round.
+    /// Bytes that an aggregator merges in one iteration.
     pub(super) window_bytes: u64,
-    /// The block size of what is written to: where domains had best begin.
+    /// Block size of the target: the preferred alignment of domains.
     pub(super) align_bytes: u64,
 }
 
-/// See the module.
+/// See the module head.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Plan {
+pub(super) struct TwoPhasePlan {
     reach: Range<u64>,
-    /// Where the first domain would begin if it were aligned.
+    /// Aligned start of the first domain.
     origin: u64,
     domain_bytes: u64,
-    shape: Shape,
+    shape: PlanShape,
 }
 
-impl Plan {
-    /// The plan for ranks that reach these ranges of the file; empty ranges take no part.
-    pub(super) fn new(spans: &[Range<u64>], shape: Shape) -> Plan {
-        assert!(0 < shape.aggregators && 0 < shape.window_bytes, "a plan needs somebody and some memory");
+impl TwoPhasePlan {
+    /// The plan for ranks that access these ranges of the file; empty ranges take no part.
+    pub(super) fn new(spans: &[Range<u64>], shape: PlanShape) -> TwoPhasePlan {
+        assert!(0 < shape.aggregators && 0 < shape.window_bytes, "a plan needs an aggregator and a window");
         let some = || spans.iter().filter(|span| span.start < span.end);
         let start = some().map(|span| span.start).min().unwrap_or(0);
         let end = some().map(|span| span.end).max().unwrap_or(0);
         let align = alignment(end - start, &shape);
         let origin = start / align * align;
         let domain_bytes = share(end - origin, shape.aggregators).next_multiple_of(align);
-        Plan { reach: start..end, origin, domain_bytes, shape }
+        TwoPhasePlan { reach: start..end, origin, domain_bytes, shape }
     }
 
-    /// How many windows the longest domain has.
-    pub(super) fn rounds(&self) -> u64 {
+    /// Number of windows of the longest domain.
+    pub(super) fn iterations(&self) -> u64 {
         self.domain_bytes.min(self.reach.end - self.origin).div_ceil(self.shape.window_bytes)
     }
 
-    /// The part of the file that an aggregator answers for.
+    /// The part of the file that an aggregator handles.
     #[cfg(test)]
     pub(super) fn domain(&self, aggregator: usize) -> Range<u64> {
         let start = self.domain_start(aggregator);
         self.clip(start..start.saturating_add(self.domain_bytes))
     }
 
-    /// The part of a domain that is merged in a round; empty where the domain is shorter.
+    /// The part of a domain that is merged in an iteration; empty where the domain is shorter.
     pub(super) fn window(&self, aggregator: usize, round: u64) -> Range<u64> {
         let domain = self.domain_start(aggregator);
         let into = round.saturating_mul(self.shape.window_bytes).min(self.domain_bytes);
@@ -62,7 +62,7 @@ impl Plan {
         self.clip(domain.saturating_add(into)..domain.saturating_add(end))
     }
 
-    /// Bytes of a window, as memory.
+    /// Length of a window in memory.
     pub(super) fn window_bytes(&self, aggregator: usize, round: u64) -> usize {
         let window = self.window(aggregator, round);
         usize::try_from(window.end - window.start).expect("windows are small")
@@ -79,7 +79,7 @@ impl Plan {
 }
 
 /// Whole blocks if that keeps the aggregators about equally busy, else pages.
-fn alignment(bytes: u64, shape: &Shape) -> u64 {
+fn alignment(bytes: u64, shape: &PlanShape) -> u64 {
     let even = share(bytes, shape.aggregators);
     let blocks = shape.align_bytes.max(1);
     if even.next_multiple_of(blocks) <= even + even / 8 { blocks } else { PAGE_BYTES.min(blocks) }
@@ -89,11 +89,11 @@ fn share(bytes: u64, aggregators: usize) -> u64 {
     bytes.div_ceil(aggregators as u64).max(1)
 }
 
-/// A file system lets one process at a time write to a file: while it does, another one on the same processor merges.
+/// A file system lets one process at a time write to a file: meanwhile another process on the same processor merges.
 const AGGREGATORS_PER_PROCESSOR: usize = 2;
 
-/// How many aggregators there are if nobody said: on each node as many as it has ranks, but no more than keep its processors at work.
-/// `processors` is what each rank sees.
+/// Default number of aggregators: on each node as many as it has ranks, but at most [`AGGREGATORS_PER_PROCESSOR`] per processor.
+/// `processors` is the number that each rank sees.
 pub(super) fn default_aggregators(nodes: &[usize], processors: &[usize]) -> usize {
     let count = nodes.iter().max().map_or(0, |last| last + 1);
     let on = |node: usize| nodes.iter().zip(processors).filter(move |(other, _)| **other == node);
@@ -103,10 +103,10 @@ pub(super) fn default_aggregators(nodes: &[usize], processors: &[usize]) -> usiz
     (0..count).map(wanted).sum()
 }
 
-/// Which ranks they are: spread over the nodes, the first ranks of each. Ascending.
+/// The ranks of the aggregators: spread over the nodes, the first ranks of each. Ascending.
 pub(super) fn choose_aggregators(nodes: &[usize], count: usize) -> Vec<usize> {
     let count = count.clamp(1, nodes.len());
-    // A rank's turn among those of its node: all first ones come before any second one.
+    // Sorted by the index of a rank within its node: all first ranks before any second rank.
     let turn = |rank: usize| nodes[..rank].iter().filter(|node| **node == nodes[rank]).count();
     let mut ranks: Vec<usize> = (0..nodes.len()).collect();
     ranks.sort_by_key(|rank| (turn(*rank), *rank));

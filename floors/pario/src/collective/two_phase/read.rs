@@ -1,22 +1,23 @@
-//! Reading in rounds: every rank tells the aggregators what it wants of each window; they read it, and each rank copies its pieces out.
+//! Two-phase read: every rank sends the list of its wanted bytes of each window; the aggregator reads them, and each rank copies
+//! its pieces out.
 //!
-//! Never: reads what nobody wants, but for holes that are cheaper to read than to leave out; hands out bytes behind the file's
-//! end. Always: the next window is read before the last one is copied out, so that others find it filled.
+//! Never: reads unwanted bytes, except holes that cost less to read than another call; returns bytes behind the end of the
+//! file. Always: the next window is read before the last one is copied out, so that ranks do not wait for it.
 
 use std::ops::Range;
 
 use pario_core::{Code, Fault};
 
 use super::Buffers;
-use super::counts::Counters;
-use super::cover::Cover;
-use super::exchange::{Exchange, Outgoing};
-use super::far::FILL_BYTES;
-use super::list::{Content, ENTRY_BYTES, Reach, entries};
-use super::plan::Plan;
-use super::segment::{self, DRAINED, FILLED};
-use super::target::Target;
-use super::wire::{Frame, Head, Kind};
+use super::counts::TwoPhaseCounters;
+use super::cover::CoverBitmap;
+use super::exchange::{Exchange, OutgoingLists};
+use super::list::{Content, ENTRY_BYTES, RankRange, entries};
+use super::plan::TwoPhasePlan;
+use super::remote_rank::FILL_BYTES;
+use super::segment::{self, COPIED_OUT, FILLED};
+use super::target::AggregatorTarget;
+use super::wire::{RankFrame, RankFrameHeader, RankFrameKind};
 use crate::error::Result;
 
 /// A hole of this size costs as much to read as another call.
@@ -25,26 +26,26 @@ const SIEVE_BYTES: usize = 16 << 10;
 const SEND_GAP_BYTES: usize = 2 * ENTRY_BYTES;
 
 /// One call.
-pub(super) struct Reading<'a> {
+pub(super) struct TwoPhaseRead<'a> {
     pub(super) exchange: &'a mut Exchange,
     pub(super) buffers: &'a mut Buffers,
-    pub(super) plan: &'a Plan,
-    pub(super) reach: &'a Reach<'a>,
+    pub(super) plan: &'a TwoPhasePlan,
+    pub(super) reach: &'a RankRange<'a>,
     pub(super) memory: &'a mut [u8],
-    pub(super) target: &'a dyn Target,
-    pub(super) counters: &'a Counters,
-    /// The least end of the file that any aggregator saw.
+    pub(super) target: &'a dyn AggregatorTarget,
+    pub(super) counters: &'a TwoPhaseCounters,
+    /// The smallest end of the file that any aggregator saw.
     pub(super) file_end: Option<u64>,
 }
 
-impl Reading<'_> {
-    /// Carries it out; returns how many bytes there were. The fault is everyone's; an error means that the exchange is broken.
+impl TwoPhaseRead<'_> {
+    /// Executes the call; returns the bytes read. The fault is equal on all ranks; an error means that the exchange is broken.
     pub(super) fn run(&mut self) -> Result<(usize, Option<Fault>)> {
-        let rounds = self.plan.rounds();
+        let rounds = self.plan.iterations();
         let mut fault = None;
         for round in 0..=rounds {
             if round < rounds {
-                self.ask(round)?;
+                self.send_lists(round)?;
                 let filled = self.fill(round)?;
                 fault = fault.or(filled);
             }
@@ -52,8 +53,8 @@ impl Reading<'_> {
                 self.copy_out(round - 1)?;
             }
         }
-        // What the last rounds sent must have arrived before anybody goes.
-        self.wait_drained(self.number(rounds))?;
+        // Frames of the last iterations must have arrived before any rank returns.
+        self.wait_copied_out(self.number(rounds))?;
         self.exchange.rounds = self.number(rounds);
         let fault = self.exchange.finish(fault)?;
         let count = self
@@ -62,48 +63,48 @@ impl Reading<'_> {
         Ok((usize::try_from(count).expect("inside the caller's memory"), fault))
     }
 
-    /// The number of a round among all of this exchange.
+    /// The number of an iteration, counted over all calls of this exchange.
     fn number(&self, round: u64) -> u32 {
         self.exchange.rounds.wrapping_add(low(round))
     }
 
-    /// Sends lists, and, as an aggregator, takes those of all others.
-    fn ask(&mut self, round: u64) -> Result<()> {
+    /// Sends lists, and, as an aggregator, receives the lists of all others.
+    fn send_lists(&mut self, round: u64) -> Result<()> {
         let (plan, reach) = (self.plan, self.reach);
         let lists =
             (0..self.exchange.aggregators.len()).map(|at| reach.list(plan.window(at, round))).collect();
-        let mut out = Outgoing { lists, content: Content::List, is_out: false };
+        let mut out = OutgoingLists { lists, content: Content::List, is_out: false };
         self.exchange.publish(&mut out, &[])?;
-        if self.exchange.place.is_some() {
-            self.buffers.clear_wishes();
+        if self.exchange.aggregator_index.is_some() {
+            self.buffers.clear_wanted();
         }
         for rank in 0..self.exchange.size() {
             if rank == self.exchange.me() {
                 while !out.is_out {
                     self.exchange.publish(&mut out, &[])?;
                 }
-                self.want_own(round);
-            } else if self.exchange.place.is_some() {
-                self.take_wishes(rank, round)?;
+                self.mark_own(round);
+            } else if self.exchange.aggregator_index.is_some() {
+                self.receive_wanted(rank, round)?;
             }
         }
         Ok(())
     }
 
-    fn want_own(&mut self, round: u64) {
-        let Some(place) = self.exchange.place else { return };
+    fn mark_own(&mut self, round: u64) {
+        let Some(place) = self.exchange.aggregator_index else { return };
         for piece in self.reach.list(self.plan.window(place, round)) {
             self.buffers.cover.add(piece.window);
         }
     }
 
-    fn take_wishes(&mut self, rank: usize, round: u64) -> Result<()> {
-        let bytes = self.exchange.place.map_or(0, |place| self.plan.window_bytes(place, round));
+    fn receive_wanted(&mut self, rank: usize, round: u64) -> Result<()> {
+        let bytes = self.exchange.aggregator_index.map_or(0, |place| self.plan.window_bytes(place, round));
         loop {
             let step = self.exchange.next_step(rank, &mut self.buffers.list)?;
             let Buffers { cover, near, far, list, window, .. } = &mut *self.buffers;
-            let wishes = if self.exchange.is_far(rank) {
-                far[rank].get_or_insert_with(|| Cover::new(window.len()))
+            let wishes = if self.exchange.is_remote(rank) {
+                far[rank].get_or_insert_with(|| CoverBitmap::new(window.len()))
             } else {
                 &mut *near
             };
@@ -112,39 +113,42 @@ impl Reading<'_> {
                 wishes.add(entry.clone());
                 cover.add(entry);
             }
-            self.exchange.took(rank, &step)?;
+            self.exchange.release_step(rank, &step)?;
             if step.last {
                 return Ok(());
             }
         }
     }
 
-    /// As an aggregator: reads what is wanted of a window and hands it out.
+    /// As an aggregator: reads the wanted bytes of a window and publishes them.
     fn fill(&mut self, round: u64) -> Result<Option<Fault>> {
-        let Some(place) = self.exchange.place else { return Ok(None) };
+        let Some(place) = self.exchange.aggregator_index else { return Ok(None) };
         let window = self.plan.window(place, round);
         let read = self.read_window(window.start);
         let (end, fault) = read.map_or_else(|fault| (None, Some(fault)), |end| (end, None));
         self.file_end = least(self.file_end, end);
         let (number, filled) = (self.number(round), self.number(round).wrapping_add(1));
         self.copy_own(window.clone(), end);
-        // The window's place is in use until all have copied out the one before the last.
+        // The buffer of the window is in use until all ranks have copied out the window before the last.
         if 2 <= round {
-            self.wait_drained(filled.wrapping_sub(2))?;
+            self.wait_copied_out(filled.wrapping_sub(2))?;
         }
-        let at = self.exchange.form.window(number);
+        let at = self.exchange.layout.window(number);
         for run in self.buffers.near.runs(SEND_GAP_BYTES) {
             self.exchange.own_windows().write(at + run.start, &self.buffers.window[run]);
         }
         segment::put_file_end(self.exchange.own(), number, end);
         self.exchange.post(FILLED, filled);
         self.send_window(number, valid_bytes(&window, end))?;
-        let head = Head { extra: end.unwrap_or(u64::MAX), ..Head::short(Kind::Filled, filled) };
+        let head = RankFrameHeader {
+            extra: end.unwrap_or(u64::MAX),
+            ..RankFrameHeader::short(RankFrameKind::Filled, filled)
+        };
         self.exchange.send_all(head, &[])?;
         Ok(fault)
     }
 
-    /// Reads the wanted runs; returns the file's end if it was met.
+    /// Reads the wanted runs; returns the end of the file if it was reached.
     fn read_window(&mut self, start: u64) -> std::result::Result<Option<u64>, Fault> {
         let Buffers { window, cover, .. } = &mut *self.buffers;
         for run in cover.runs(SIEVE_BYTES) {
@@ -168,16 +172,16 @@ impl Reading<'_> {
         }
     }
 
-    /// Sends ranks of other nodes what they want of the window.
+    /// Sends the wanted bytes of the window to ranks of other nodes.
     fn send_window(&mut self, number: u32, valid: usize) -> Result<()> {
-        let head = Head::short(Kind::Fill, number);
+        let head = RankFrameHeader::short(RankFrameKind::Fill, number);
         for rank in 0..self.exchange.size() {
             let Some(wishes) = &self.buffers.far[rank] else { continue };
             let (mut list, mut parts, mut bytes) = (Vec::new(), Vec::new(), 0);
             let wanted = wishes.runs(SEND_GAP_BYTES).map(|run| run.start.min(valid)..run.end.min(valid));
             for run in wanted.flat_map(|run| cut(run, FILL_BYTES)) {
                 if FILL_BYTES < bytes + run.len() || FILL_BYTES < list.len() + ENTRY_BYTES {
-                    self.exchange.send(rank, Frame { head, list: &list, data: &parts })?;
+                    self.exchange.send(rank, RankFrame { head, list: &list, data: &parts })?;
                     (list, parts, bytes) = (Vec::new(), Vec::new(), 0);
                 }
                 list.extend_from_slice(&u32::try_from(run.start).expect("windows are small").to_le_bytes());
@@ -186,13 +190,13 @@ impl Reading<'_> {
                 parts.push(&self.buffers.window[run]);
             }
             if !list.is_empty() {
-                self.exchange.send(rank, Frame { head, list: &list, data: &parts })?;
+                self.exchange.send(rank, RankFrame { head, list: &list, data: &parts })?;
             }
         }
         Ok(())
     }
 
-    /// Copies this rank's pieces of a round out of all aggregators' windows.
+    /// Copies this rank's pieces of an iteration out of all aggregators' windows.
     fn copy_out(&mut self, round: u64) -> Result<()> {
         let number = self.number(round);
         for index in 0..self.exchange.aggregators.len() {
@@ -207,7 +211,7 @@ impl Reading<'_> {
             let end = segment::file_end(segment, number);
             self.file_end = least(self.file_end, end);
             let valid = valid_bytes(&window, end);
-            let at = self.exchange.form.window(number);
+            let at = self.exchange.layout.window(number);
             let filled = self.exchange.windows(rank).map(|windows| windows.piece(at..windows.len()));
             for piece in pieces {
                 let bytes = piece.window.len().min(valid.saturating_sub(piece.window.start));
@@ -215,31 +219,31 @@ impl Reading<'_> {
                     continue;
                 }
                 let filled = filled.ok_or_else(|| {
-                    Fault::new(Code::Protocol, format!("rank {rank} says that it sent a window, and did not"))
+                    Fault::new(Code::Protocol, format!("rank {rank} announced a window that it did not send"))
                 })?;
                 let to = &mut self.memory[piece.memory.start..piece.memory.start + bytes];
                 filled.part(piece.window.start, bytes).copy_to(to);
                 self.counters.sent(0, bytes);
             }
         }
-        self.exchange.post(DRAINED, number.wrapping_add(1));
-        let drained = Head::short(Kind::Drained, number.wrapping_add(1));
+        self.exchange.post(COPIED_OUT, number.wrapping_add(1));
+        let drained = RankFrameHeader::short(RankFrameKind::CopiedOut, number.wrapping_add(1));
         for index in 0..self.exchange.aggregators.len() {
             self.exchange.send_short(self.exchange.aggregators[index], drained)?;
         }
         Ok(())
     }
 
-    /// As an aggregator: waits until all have copied out so many windows.
-    fn wait_drained(&self, count: u32) -> Result<()> {
-        if self.exchange.place.is_none() {
+    /// As an aggregator: waits until all ranks have copied out `count` windows.
+    fn wait_copied_out(&self, count: u32) -> Result<()> {
+        if self.exchange.aggregator_index.is_none() {
             return Ok(());
         }
-        (0..self.exchange.size()).try_for_each(|rank| self.exchange.wait(rank, DRAINED, count))
+        (0..self.exchange.size()).try_for_each(|rank| self.exchange.wait(rank, COPIED_OUT, count))
     }
 }
 
-/// How many bytes of a window come before the file's end.
+/// Number of bytes of a window before the end of the file.
 fn valid_bytes(window: &Range<u64>, end: Option<u64>) -> usize {
     let end = end.unwrap_or(window.end).clamp(window.start, window.end);
     usize::try_from(end - window.start).expect("windows are small")
@@ -249,12 +253,12 @@ fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
-/// A run in parts of at most `bytes`.
+/// Splits a run into parts of at most `bytes`.
 fn cut(run: Range<usize>, bytes: usize) -> impl Iterator<Item = Range<usize>> {
     run.clone().step_by(bytes).map(move |start| start..run.end.min(start + bytes))
 }
 
-/// Rounds are counted by numbers that wrap.
+/// Low 32 bits: iteration numbers wrap.
 fn low(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).expect("masked")
 }

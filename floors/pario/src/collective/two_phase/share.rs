@@ -1,12 +1,12 @@
-//! Memory of the ranks of a node, for each other.
+//! Sharing of exchange segments between the ranks of a node.
 //!
-//! Never: maps what could still change its size. Always: all ranks come to the same result.
+//! Never: maps memory with a size that can still change. Always: all ranks get the same result.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use pario_core::{Code, Fault};
-use pario_sys::{Access, AttachLimit, Shared};
+use pario_sys::{AttachLimit, MapAccess, SharedMemory};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Result;
@@ -14,11 +14,14 @@ use crate::group::Group;
 
 const NAME: &str = "pario-two-phase";
 
-/// A segment of this rank, and those of the others on its node, mapped for reading; `None` for others, and for all if some rank
-/// cannot have what it needs: then everything goes by value.
-pub(super) fn share(group: &Arc<dyn Group>, bytes: usize) -> Result<(Shared, Vec<Option<Shared>>)> {
-    let made =
-        Shared::create(NAME, bytes).map_err(|error| Fault::from_io(&error, "memory to exchange data by"));
+/// A segment of this rank, and those of the other ranks of its node, mapped for reading; `None` for other ranks, and for all if a
+/// rank cannot map a segment: then all data is sent by TCP.
+pub(super) fn share(
+    group: &Arc<dyn Group>,
+    bytes: usize,
+) -> Result<(SharedMemory, Vec<Option<SharedMemory>>)> {
+    let made = SharedMemory::create(NAME, bytes)
+        .map_err(|error| Fault::from_io(&error, "memory to exchange data by"));
     let agreed = group.agree(made.as_ref().map(|_| ()).map_err(|fault| fault.clone().into()));
     let (own, descriptor) = made?;
     agreed?;
@@ -37,28 +40,29 @@ pub(super) fn share(group: &Arc<dyn Group>, bytes: usize) -> Result<(Shared, Vec
             None
         }));
     }
-    // Descriptors stay until everyone has opened them.
+    // Descriptors stay open until every rank has opened them.
     let texts = group.allgather(failed.map(|fault| fault.text).unwrap_or_default().as_bytes())?;
     if let Some(rank) = texts.iter().position(|text| !text.is_empty()) {
         let text = String::from_utf8_lossy(&texts[rank]);
         if group.rank() == rank {
-            tracing::warn!("two-phase exchanges by value, since memory cannot be shared: {text}");
+            tracing::warn!("two-phase exchanges data by TCP, since memory cannot be shared: {text}");
         }
         found.iter_mut().for_each(|shared| *shared = None);
     }
     Ok((own, found))
 }
 
-fn attach(place: &[u8], bytes: usize) -> std::result::Result<Shared, Fault> {
+fn attach(place: &[u8], bytes: usize) -> std::result::Result<SharedMemory, Fault> {
     let descriptor = open(place)?;
     let limit = AttachLimit { bytes_min: bytes, bytes_max: bytes.next_multiple_of(1 << 16) };
-    Shared::attach(descriptor, Access::ReadOnly, limit)
+    SharedMemory::attach(descriptor, MapAccess::ReadOnly, limit)
         .map_err(|error| Fault::new(Code::Invalid, error.to_string()))
 }
 
-/// Opens memory of another process. In another pid namespace its number may be anybody's: only what looks right is opened.
+/// Opens memory of another process. In another pid namespace its number may belong to any process: only a descriptor with the
+/// right link text is opened.
 fn open(place: &[u8]) -> std::result::Result<OwnedFd, Fault> {
-    let strange = || Fault::new(Code::Protocol, "it does not tell where its memory is");
+    let strange = || Fault::new(Code::Protocol, "it did not send the address of its memory");
     let place: [u8; 8] = place.try_into().map_err(|_| strange())?;
     let [a, b, c, d, e, f, g, h] = place;
     let (process, number) = (u32::from_le_bytes([a, b, c, d]), i32::from_le_bytes([e, f, g, h]));

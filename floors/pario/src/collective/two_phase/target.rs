@@ -1,20 +1,20 @@
-//! What aggregators read and write: one seam, two kinds of file.
+//! The files that aggregators read and write: one trait, two kinds of file.
 //!
-//! Never: keeps anything of a file in memory, so that what other methods write is seen, and the other way round. Always: a write
-//! is complete or an error; a read is short only at the file's end.
+//! Never: caches file data, so that two-phase and the other methods see each other's writes. Always: a write is complete or an
+//! error; a read is short only at the end of the file.
 
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use pario_core::Fault;
-use pario_sys::{Piece, read_exact_or_end_at, write_pieces_at};
+use pario_sys::{MemoryPiece, read_exact_or_end_at, write_pieces_at};
 
 use crate::client::File;
 
 /// A file that aggregators read and write in large pieces.
-pub(crate) trait Target: Sync {
-    /// Where domains had best begin: the block size.
+pub(crate) trait AggregatorTarget: Sync {
+    /// Preferred alignment of domains: the block size.
     fn align_bytes(&self) -> u64;
 
     /// Writes all of `data`.
@@ -24,8 +24,8 @@ pub(crate) trait Target: Sync {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize, Fault>;
 }
 
-/// A file of a partition: leases see to it that everyone's view of it is one.
-impl Target for File {
+/// A file of a partition: leases keep it coherent.
+impl AggregatorTarget for File {
     fn align_bytes(&self) -> u64 {
         self.layout().stripe_bytes()
     }
@@ -39,26 +39,27 @@ impl Target for File {
     }
 }
 
-/// A plain file of any file system that all ranks see.
+/// A plain file of any file system that all ranks can open.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(super) struct PlainTarget {
     pub(super) file: fs::File,
     pub(super) path: PathBuf,
 }
 
-impl Plain {
+impl PlainTarget {
     pub(super) fn fault(&self, error: &std::io::Error) -> Fault {
         Fault::from_io(error, self.path.display())
     }
 }
 
-impl Target for Plain {
+impl AggregatorTarget for PlainTarget {
     fn align_bytes(&self) -> u64 {
         4096
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), Fault> {
-        write_pieces_at(self.file.as_fd(), &[Piece::from(data)], offset).map_err(|error| self.fault(&error))
+        write_pieces_at(self.file.as_fd(), &[MemoryPiece::from(data)], offset)
+            .map_err(|error| self.fault(&error))
     }
 
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize, Fault> {

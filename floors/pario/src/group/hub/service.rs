@@ -1,6 +1,6 @@
-//! The hub's thread: one epoll loop over all members.
+//! The hub's thread: one epoll loop over all connections.
 //!
-//! Always: what a member said before its end is heard before its end is noticed.
+//! Always: the messages that a member sent before its end are processed before its end.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,69 +13,69 @@ use pario_sys::socket::{Blocking, peer_credentials};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::process::{Pid, PidfdFlags};
 
-use super::guest::Guest;
-use super::{Order, Orders, program_of};
-use crate::group::meeting::{Meeting, PART_BYTES_MAX, Told};
-use crate::group::wire::{Answer, Fed, JOIN_BYTES_MAX, TOKEN_BYTES, Word, full_frame};
+use super::connection::HubConnection;
+use super::{HubCommand, HubCommands, program_of};
+use crate::group::collective_state::{CollectiveState, MemberNotice, PART_BYTES_MAX};
+use crate::group::wire::{HubMessage, JOIN_BYTES_MAX, MemberMessage, ReadOutcome, TOKEN_BYTES, full_frame};
 
 const TOKEN_LISTENER: u64 = 0;
-const TOKEN_ORDERS: u64 = 1;
-/// Guests have even numbers from here; the number above each is its process.
-const TOKEN_GUESTS: u64 = 2;
-/// Events taken at once.
+const TOKEN_COMMANDS: u64 = 1;
+/// Connections have even tokens from here; the odd token above each is its process.
+const TOKEN_CONNECTIONS: u64 = 2;
+/// Events per epoll call.
 const EVENTS: usize = 64;
-/// Connections beyond the members': those who have not said yet who they are.
-const STRANGERS_MAX: usize = 64;
+/// Limit of connections beyond the members: peers that have not joined yet.
+const UNAUTHENTICATED_MAX: usize = 64;
 
-/// See the module.
-pub(super) struct Service {
+/// See the module head.
+pub(super) struct HubService {
     listener: UnixListener,
     epoll: OwnedFd,
-    orders: Arc<Orders>,
+    orders: Arc<HubCommands>,
     token: [u8; TOKEN_BYTES],
-    meeting: Meeting,
-    guests: BTreeMap<u64, Guest>,
+    collectives: CollectiveState,
+    connections: BTreeMap<u64, HubConnection>,
     next: u64,
-    /// Where each member is, once it has joined.
-    seats: Vec<Seat>,
-    /// Whether it ends with its last member.
+    /// State of each rank.
+    slots: Vec<MemberSlot>,
+    /// Whether the hub ends with its last member.
     retired: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seat {
+enum MemberSlot {
     Free,
-    Taken(u64),
-    /// Its member has left or is gone.
-    Over,
+    Joined(u64),
+    /// The member has left or died.
+    Departed,
 }
 
-impl Service {
+impl HubService {
     pub(super) fn new(
         listener: UnixListener,
         token: [u8; TOKEN_BYTES],
         size: usize,
-        orders: Arc<Orders>,
-    ) -> io::Result<Service> {
+        orders: Arc<HubCommands>,
+    ) -> io::Result<HubService> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(TOKEN_LISTENER), EventFlags::IN)?;
-        epoll::add(&epoll, &orders.doorbell, EventData::new_u64(TOKEN_ORDERS), EventFlags::IN)?;
-        let meeting = Meeting::new(vec!["not joined yet".to_owned(); size]);
-        let (guests, seats) = (BTreeMap::new(), vec![Seat::Free; size]);
-        Ok(Service {
+        epoll::add(&epoll, &orders.doorbell, EventData::new_u64(TOKEN_COMMANDS), EventFlags::IN)?;
+        let meeting = CollectiveState::new(vec!["not joined yet".to_owned(); size]);
+        let (guests, seats) = (BTreeMap::new(), vec![MemberSlot::Free; size]);
+        Ok(HubService {
             listener,
             epoll,
             orders,
             token,
-            meeting,
-            guests,
-            next: TOKEN_GUESTS,
-            seats,
+            collectives: meeting,
+            connections: guests,
+            next: TOKEN_CONNECTIONS,
+            slots: seats,
             retired: false,
         })
     }
 
-    /// Serves until told to stop.
+    /// Serves until commanded to stop.
     pub(super) fn run(mut self) {
         let mut ready = Vec::with_capacity(EVENTS);
         loop {
@@ -83,7 +83,7 @@ impl Service {
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
-                    tracing::error!(%error, "the hub of a group cannot go on");
+                    tracing::error!(%error, "the hub of a group stops: epoll failed");
                     return;
                 }
             }
@@ -91,35 +91,35 @@ impl Service {
                 let flags = event.flags;
                 match event.data.u64() {
                     TOKEN_LISTENER => self.accept(),
-                    TOKEN_ORDERS => {
-                        if self.obey() {
+                    TOKEN_COMMANDS => {
+                        if self.run_commands() {
                             return;
                         }
                     }
-                    token if token % 2 == 0 => self.hear(token, flags),
+                    token if token % 2 == 0 => self.handle_event(token, flags),
                     token => self.process_ended(token - 1),
                 }
             }
-            if self.retired && self.seats.iter().all(|seat| *seat == Seat::Over) {
+            if self.retired && self.slots.iter().all(|seat| *seat == MemberSlot::Departed) {
                 return;
             }
         }
     }
 
-    /// Carries out what the owner wants; whether that is to stop.
-    fn obey(&mut self) -> bool {
+    /// Executes the owner's commands; returns whether one is to stop.
+    fn run_commands(&mut self) -> bool {
         let _ = self.orders.doorbell.take();
         let orders = std::mem::take(&mut *self.orders.list());
         for order in orders {
             match order {
-                Order::Stop => return true,
-                Order::Retire => self.retired = true,
-                Order::Ended(rank, how) if self.seats.get(rank) == Some(&Seat::Free) => {
-                    self.seats[rank] = Seat::Over;
-                    self.meeting.set_name(rank, "its process".into());
-                    self.lose(rank, &format!("{how} before it joined the group"));
+                HubCommand::Stop => return true,
+                HubCommand::Retire => self.retired = true,
+                HubCommand::ProcessEnded(rank, how) if self.slots.get(rank) == Some(&MemberSlot::Free) => {
+                    self.slots[rank] = MemberSlot::Departed;
+                    self.collectives.set_name(rank, "its process".into());
+                    self.member_lost(rank, &format!("{how} before it joined the group"));
                 }
-                Order::Ended(..) => {}
+                HubCommand::ProcessEnded(..) => {}
             }
         }
         false
@@ -132,37 +132,41 @@ impl Service {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    // Out of descriptors: whoever waits is let in when somebody else has gone.
-                    tracing::warn!(%error, "the hub of a group cannot let somebody in");
+                    // Out of descriptors: the waiting peer is accepted after another connection closes.
+                    tracing::warn!(%error, "the hub of a group cannot accept a connection");
                     return;
                 }
             };
-            if let Err(error) = self.greet(stream) {
-                tracing::warn!(%error, "somebody was not let into a group");
+            if let Err(error) = self.admit(stream) {
+                tracing::warn!(%error, "the hub of a group refused a connection");
             }
         }
     }
 
-    fn greet(&mut self, stream: UnixStream) -> io::Result<()> {
+    fn admit(&mut self, stream: UnixStream) -> io::Result<()> {
         let peer = peer_credentials(stream.as_fd())?;
         if peer.uid != rustix::process::getuid().as_raw() {
-            return Err(io::Error::other(format!("process {} is of user {}", peer.pid, peer.uid)));
+            return Err(io::Error::other(format!(
+                "process {} belongs to another user ({})",
+                peer.pid, peer.uid
+            )));
         }
-        let strangers = self.guests.iter().filter(|(_, guest)| guest.rank.is_none());
-        if STRANGERS_MAX <= strangers.count() {
-            let oldest = self.guests.iter().find(|(_, guest)| guest.rank.is_none()).map(|(token, _)| *token);
-            oldest.into_iter().for_each(|token| self.part(token));
+        let strangers = self.connections.iter().filter(|(_, guest)| guest.rank.is_none());
+        if UNAUTHENTICATED_MAX <= strangers.count() {
+            let oldest =
+                self.connections.iter().find(|(_, guest)| guest.rank.is_none()).map(|(token, _)| *token);
+            oldest.into_iter().for_each(|token| self.disconnect(token));
         }
         let token = self.next;
         self.next += 2;
         epoll::add(&self.epoll, &stream, EventData::new_u64(token), EventFlags::IN)?;
-        self.guests.insert(token, Guest::new(stream, peer));
+        self.connections.insert(token, HubConnection::new(stream, peer));
         Ok(())
     }
 
-    /// Something happened on a guest's socket.
-    fn hear(&mut self, token: u64, flags: EventFlags) {
-        let Some(guest) = self.guests.get_mut(&token) else { return };
+    /// Handles an event on a connection's socket.
+    fn handle_event(&mut self, token: u64, flags: EventFlags) {
+        let Some(guest) = self.connections.get_mut(&token) else { return };
         if flags.contains(EventFlags::OUT) {
             let flushed = guest.flush();
             self.after_sending(token, flushed);
@@ -170,33 +174,36 @@ impl Service {
         if !flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             return;
         }
-        let Some(guest) = self.guests.get_mut(&token) else { return };
+        let Some(guest) = self.connections.get_mut(&token) else { return };
         let fed = guest.inbox.feed(&guest.stream, Blocking::Never);
-        self.listen(token);
-        if fed == Fed::End {
-            self.gone(token);
+        self.read_messages(token);
+        if fed == ReadOutcome::End {
+            self.connection_closed(token);
         }
     }
 
-    /// Every word of a guest that has arrived.
-    fn listen(&mut self, token: u64) {
-        while let Some(guest) = self.guests.get_mut(&token) {
+    /// Processes every message of a connection that has arrived.
+    fn read_messages(&mut self, token: u64) {
+        while let Some(guest) = self.connections.get_mut(&token) {
             let limit = if guest.rank.is_some() { PART_BYTES_MAX } else { JOIN_BYTES_MAX };
-            match (guest.inbox.next(limit, Word::from_frame), guest.rank) {
+            match (guest.inbox.next(limit, MemberMessage::from_frame), guest.rank) {
                 (Ok(None), _) => return,
-                (Ok(Some(Word::Join { rank, size, token: proof, program })), None) => {
+                (Ok(Some(MemberMessage::Join { rank, size, token: proof, program })), None) => {
                     let joined = self.join(token, (rank, size), &proof, program);
                     if let Err(fault) = joined {
                         return self.refuse(token, fault);
                     }
                 }
-                (Ok(Some(word)), Some(rank)) => self.word(token, rank, word),
+                (Ok(Some(word)), Some(rank)) => self.handle_message(token, rank, word),
                 (Ok(Some(_)), None) => {
-                    return self.refuse(token, Fault::new(Code::Protocol, "a stranger does not greet"));
+                    return self.refuse(
+                        token,
+                        Fault::new(Code::Protocol, "the first message of a connection must be a join"),
+                    );
                 }
                 (Err(fault), Some(_)) => {
-                    tracing::warn!(%fault, "a member of a group is not understood");
-                    return self.gone(token);
+                    tracing::warn!(%fault, "a member of a group sent an invalid message and is disconnected");
+                    return self.connection_closed(token);
                 }
                 (Err(fault), None) => return self.refuse(token, fault),
             }
@@ -211,39 +218,43 @@ impl Service {
         program: String,
     ) -> Result<(), Fault> {
         let denied = |text: &str| Err(Fault::new(Code::Denied, text));
-        // Every byte is looked at, so that time tells nothing of how many were right.
+        // Constant-time comparison, so that timing does not reveal how many bytes were right.
         let differences = proof.iter().zip(&self.token).fold(0, |sum, (a, b)| sum | (a ^ b));
         if differences != 0 {
             return denied("the token is not the group's: this process was not invited");
         }
         let at = usize::try_from(rank).unwrap_or(usize::MAX);
-        if usize::try_from(size) != Ok(self.seats.len()) || self.seats.len() <= at {
-            let text = format!("the group has {} members; rank {rank} of {size} is none", self.seats.len());
+        if usize::try_from(size) != Ok(self.slots.len()) || self.slots.len() <= at {
+            let text = format!("the group has {} members; rank {rank} of {size} is none", self.slots.len());
             return denied(&text);
         }
-        match self.seats[at] {
-            Seat::Free => {}
-            Seat::Taken(_) => return denied(&format!("{} has joined already", self.meeting.name(at))),
-            Seat::Over => {
-                return denied(&format!("rank {rank} was there and is not any more: a group is joined once"));
+        match self.slots[at] {
+            MemberSlot::Free => {}
+            MemberSlot::Joined(_) => {
+                return denied(&format!("{} has joined already", self.collectives.name(at)));
+            }
+            MemberSlot::Departed => {
+                return denied(&format!(
+                    "rank {rank} has joined and left before: a group can be joined only once"
+                ));
             }
         }
-        let Some(guest) = self.guests.get_mut(&token) else { return Ok(()) };
+        let Some(guest) = self.connections.get_mut(&token) else { return Ok(()) };
         guest.rank = Some(at);
         let program = if program.is_empty() { program_of(guest.pid()) } else { program };
-        self.meeting.set_name(at, format!("process {}, {program}", guest.pid()));
-        self.seats[at] = Seat::Taken(token);
+        self.collectives.set_name(at, format!("process {}, {program}", guest.pid()));
+        self.slots[at] = MemberSlot::Joined(token);
         self.watch_process(token);
-        self.send(token, Answer::Welcome.to_bytes().into());
-        if let Some(fault) = self.meeting.fault(crate::group::meeting::FIRST_CHANNEL).cloned() {
-            self.send(token, Answer::Broken(fault).to_bytes().into());
+        self.send(token, HubMessage::Welcome.to_bytes().into());
+        if let Some(fault) = self.collectives.fault(crate::group::collective_state::FIRST_CHANNEL).cloned() {
+            self.send(token, HubMessage::Broken(fault).to_bytes().into());
         }
         Ok(())
     }
 
-    /// The end of the process is noticed also while a child of its holds the socket.
+    /// Watches the process: its end is noticed also while a child of it holds the socket.
     fn watch_process(&mut self, token: u64) {
-        let Some(guest) = self.guests.get_mut(&token) else { return };
+        let Some(guest) = self.connections.get_mut(&token) else { return };
         let pid = i32::try_from(guest.pid()).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else { return };
         let watched = rustix::process::pidfd_open(pid, PidfdFlags::empty()).and_then(|process| {
@@ -252,89 +263,93 @@ impl Service {
         });
         match watched {
             Ok(process) => guest.process = Some(process),
-            // The end of its socket tells as well, unless it forks.
+            // The end of its socket is enough, unless it forks.
             Err(error) => tracing::debug!(%error, "a member's process cannot be watched"),
         }
     }
 
-    fn word(&mut self, token: u64, rank: usize, word: Word) {
+    fn handle_message(&mut self, token: u64, rank: usize, word: MemberMessage) {
         let told = match word {
-            Word::Join { .. } => return self.gone(token),
-            Word::Bring { channel, call, bytes } => self.meeting.bring(channel, rank, call, bytes),
-            Word::LeaveChannel { channel } => self.meeting.leave_channel(channel, rank),
-            Word::Leave => {
-                // Told first: a thread of its own may be in a round.
-                let told = self.meeting.leave(rank);
-                self.tell(told);
-                self.seats[rank] = Seat::Over;
+            MemberMessage::Join { .. } => return self.connection_closed(token),
+            MemberMessage::Contribute { channel, call, bytes } => {
+                self.collectives.contribute(channel, rank, call, bytes)
+            }
+            MemberMessage::LeaveChannel { channel } => self.collectives.leave_channel(channel, rank),
+            MemberMessage::Leave => {
+                // Notified first: another thread of the member may wait in a collective.
+                let told = self.collectives.leave(rank);
+                self.notify(told);
+                self.slots[rank] = MemberSlot::Departed;
                 return;
             }
         };
-        self.tell(told);
+        self.notify(told);
     }
 
-    /// A process has ended: whatever it said is in its socket.
+    /// A process has ended: its last messages are still in its socket.
     fn process_ended(&mut self, token: u64) {
-        while let Some(guest) = self.guests.get_mut(&token) {
+        while let Some(guest) = self.connections.get_mut(&token) {
             let fed = guest.inbox.feed(&guest.stream, Blocking::Never);
-            self.listen(token);
-            if fed != Fed::Bytes {
-                return self.gone(token);
+            self.read_messages(token);
+            if fed != ReadOutcome::Bytes {
+                return self.connection_closed(token);
             }
         }
     }
 
-    /// A guest is not there any more.
-    fn gone(&mut self, token: u64) {
-        let rank = self.guests.get(&token).and_then(|guest| guest.rank);
-        self.part(token);
+    /// A connection is closed.
+    fn connection_closed(&mut self, token: u64) {
+        let rank = self.connections.get(&token).and_then(|guest| guest.rank);
+        self.disconnect(token);
         let Some(rank) = rank else { return };
-        self.seats[rank] = Seat::Over;
-        if !self.meeting.has_left(rank) {
-            self.lose(rank, "is gone: it ended, or was killed, without leaving the group");
+        self.slots[rank] = MemberSlot::Departed;
+        if !self.collectives.has_left(rank) {
+            self.member_lost(rank, "is gone: it ended, or was killed, without leaving the group");
         }
     }
 
-    fn lose(&mut self, rank: usize, how: &str) {
-        let told = self.meeting.gone(rank, how);
+    fn member_lost(&mut self, rank: usize, how: &str) {
+        let told = self.collectives.member_died(rank, how);
         if !told.is_empty() {
-            // Known to the owner before anybody can end because of it.
+            // Recorded for the owner before any other member can end because of it.
             let _ = self.orders.lost.set(rank);
         }
-        self.tell(told);
+        self.notify(told);
     }
 
     fn refuse(&mut self, token: u64, fault: Fault) {
-        tracing::warn!(%fault, "somebody was refused by the hub of a group");
-        self.send(token, Answer::Refused(fault).to_bytes().into());
-        self.part(token);
+        tracing::warn!(%fault, "the hub of a group refused a join");
+        self.send(token, HubMessage::Refused(fault).to_bytes().into());
+        self.disconnect(token);
     }
 
-    fn part(&mut self, token: u64) {
-        // Closing the descriptors takes them out of the epoll set, unless a child of ours holds copies for a moment.
-        let Some(guest) = self.guests.remove(&token) else { return };
+    fn disconnect(&mut self, token: u64) {
+        // Closing the descriptors removes them from the epoll set, unless a child process still holds copies.
+        let Some(guest) = self.connections.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, &guest.stream);
         if let Some(process) = &guest.process {
             let _ = epoll::delete(&self.epoll, process);
         }
     }
 
-    fn tell(&mut self, told: Vec<Told>) {
+    fn notify(&mut self, told: Vec<MemberNotice>) {
         for news in told {
             let (frame, to): (Arc<[u8]>, Vec<usize>) = match news {
-                Told::Round { channel, to, ended: Ok(round) } => (full_frame(channel, &round).into(), to),
-                Told::Round { channel, to, ended: Err(fault) } => {
-                    (Answer::Failed { channel, fault }.to_bytes().into(), to)
+                MemberNotice::Ended { channel, to, ended: Ok(round) } => {
+                    (full_frame(channel, &round).into(), to)
                 }
-                Told::Closed { channel, to, fault } => {
-                    (Answer::Closed { channel, fault }.to_bytes().into(), to)
+                MemberNotice::Ended { channel, to, ended: Err(fault) } => {
+                    (HubMessage::Failed { channel, fault }.to_bytes().into(), to)
                 }
-                Told::Broken { fault } => {
-                    (Answer::Broken(fault).to_bytes().into(), (0..self.seats.len()).collect())
+                MemberNotice::Closed { channel, to, fault } => {
+                    (HubMessage::Closed { channel, fault }.to_bytes().into(), to)
+                }
+                MemberNotice::Broken { fault } => {
+                    (HubMessage::Broken(fault).to_bytes().into(), (0..self.slots.len()).collect())
                 }
             };
             for rank in to {
-                if let Seat::Taken(token) = self.seats[rank] {
+                if let MemberSlot::Joined(token) = self.slots[rank] {
                     self.send(token, Arc::clone(&frame));
                 }
             }
@@ -342,30 +357,30 @@ impl Service {
     }
 
     fn send(&mut self, token: u64, frame: Arc<[u8]>) {
-        let Some(guest) = self.guests.get_mut(&token) else { return };
-        let sent = guest.tell(frame);
+        let Some(guest) = self.connections.get_mut(&token) else { return };
+        let sent = guest.send_frame(frame);
         self.after_sending(token, sent);
     }
 
-    /// Waits for room where there is none. One who cannot be told has an end that is noticed, or made, by the loop.
+    /// Waits for space to send if there is none. A connection that cannot be sent to is closed by the loop.
     fn after_sending(&mut self, token: u64, sent: io::Result<bool>) {
-        let Some(guest) = self.guests.get_mut(&token) else { return };
+        let Some(guest) = self.connections.get_mut(&token) else { return };
         let full = match sent {
             Ok(all) => !all,
             Err(error) => {
-                tracing::debug!(%error, "a member of a group cannot be told something");
-                // Its end is heard as that of everyone else: after what it had to say.
+                tracing::debug!(%error, "the hub of a group cannot send to a member");
+                // Its end is processed as that of other members: after its last messages.
                 let _ = guest.stream.shutdown(std::net::Shutdown::Both);
                 return;
             }
         };
-        if guest.waits_for_room == full {
+        if guest.waits_for_space == full {
             return;
         }
-        guest.waits_for_room = full;
+        guest.waits_for_space = full;
         let flags = if full { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
         if let Err(error) = epoll::modify(&self.epoll, &guest.stream, EventData::new_u64(token), flags) {
-            tracing::warn!(%error, "a member of a group may wait for what it is told");
+            tracing::warn!(%error, "a member of a group may wait for a message: epoll refused its socket");
         }
     }
 }

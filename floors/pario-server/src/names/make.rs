@@ -1,0 +1,166 @@
+//! Creation of names: files, directories, symbolic links; and opening existing ones.
+
+use pario_core::limits::{PATH_BYTES_MAX, STRIPE_BYTES_MAX, STRIPE_BYTES_MIN};
+use pario_core::{Code, Fault, FileAttr, FileKind, Generation, InodeId, Layout, Striping};
+use pario_net::message::{At, Creator, NameReply, OpenHow};
+
+use super::edit::Edit;
+use super::name_space::{NameAnswer, Names, RequestOrigin};
+use super::rows::NameEntry;
+use super::tree::{AtEnd, NamedInode, Walked, fault};
+
+/// Bits of a mode that are kept.
+const MODE_BITS: u32 = 0o7777;
+
+/// Arguments of an `Open`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenRequest<'a> {
+    /// The path.
+    pub at: &'a At,
+    /// Mode of opening.
+    pub how: OpenHow,
+    /// Owner of a new file.
+    pub creator: Creator,
+    /// Striping of a new file.
+    pub striping: Striping,
+}
+
+/// A new inode, without number and times.
+struct New<'a> {
+    kind: FileKind,
+    creator: Creator,
+    layout: Layout,
+    target: &'a [u8],
+}
+
+impl Names {
+    pub(super) fn open_file(
+        &mut self,
+        origin: RequestOrigin,
+        wish: &OpenRequest<'_>,
+        wall_ns: u64,
+    ) -> Result<NameAnswer, Fault> {
+        let (at, how) = (wish.at, wish.how);
+        let end = if how.create && how.exclusive { AtEnd::Stay } else { AtEnd::Follow };
+        let (parent, name) = match self.tree.walk(at, end)? {
+            Walked::Found { node, .. } => return open_found(&node, wish),
+            Walked::Missing { .. } if !how.create => return Err(fault(Code::NotFound, at)),
+            Walked::Missing { slash: true, .. } => return Err(fault(Code::IsDirectory, at)),
+            Walked::Missing { parent, name, .. } => (parent, name),
+        };
+        let mut edit = Edit::new(self.counters, wall_ns);
+        let layout = self
+            .layout(edit.counters.next_inode, &wish.striping)
+            .map_err(|fault| fault.at(super::tree::show(at)))?;
+        let new = New { kind: FileKind::File, creator: wish.creator, layout, target: b"" };
+        self.make(origin, edit_with(&mut edit, &parent, &name, &new)?, edit)
+    }
+
+    pub(super) fn make_dir(
+        &mut self,
+        origin: RequestOrigin,
+        at: &At,
+        creator: Creator,
+        wall_ns: u64,
+    ) -> Result<NameAnswer, Fault> {
+        let (parent, name) = match self.tree.walk(at, AtEnd::Stay)? {
+            Walked::Found { .. } => return Err(fault(Code::Exists, at)),
+            Walked::Missing { parent, name, .. } => (parent, name),
+        };
+        let mut edit = Edit::new(self.counters, wall_ns);
+        let new = New { kind: FileKind::Directory, creator, layout: self.defaults, target: b"" };
+        self.make(origin, edit_with(&mut edit, &parent, &name, &new)?, edit)
+    }
+
+    pub(super) fn make_link(
+        &mut self,
+        origin: RequestOrigin,
+        (at, target): (&At, &[u8]),
+        creator: Creator,
+        wall_ns: u64,
+    ) -> Result<NameAnswer, Fault> {
+        check_target(at, target)?;
+        let (parent, name) = match self.tree.walk(at, AtEnd::Stay)? {
+            Walked::Found { .. } => return Err(fault(Code::Exists, at)),
+            Walked::Missing { slash: true, .. } => return Err(fault(Code::NotFound, at)),
+            Walked::Missing { parent, name, .. } => (parent, name),
+        };
+        let mut edit = Edit::new(self.counters, wall_ns);
+        let creator = Creator { mode: 0o777, ..creator };
+        let new = New { kind: FileKind::Symlink, creator, layout: self.defaults, target };
+        self.make(origin, edit_with(&mut edit, &parent, &name, &new)?, edit)
+    }
+
+    fn make(&mut self, origin: RequestOrigin, attr: FileAttr, edit: Edit) -> Result<NameAnswer, Fault> {
+        let answer = NameAnswer { created: true, ..NameAnswer::plain(NameReply::Attr { attr }) };
+        self.commit(origin, edit, answer)
+    }
+
+    /// The requested striping, completed by the partition's; first servers rotate over all servers.
+    fn layout(&self, inode: InodeId, wish: &Striping) -> Result<Layout, Fault> {
+        let total = self.defaults.total();
+        #[expect(clippy::cast_possible_truncation, reason = "smaller than total, a u16")]
+        let turn = (inode.0 % u64::from(total)) as u16;
+        let stripe_bytes = wish.stripe_bytes.unwrap_or(self.defaults.stripe_bytes());
+        let count = wish.count.unwrap_or(self.defaults.count());
+        Layout::new(stripe_bytes, count, wish.first.unwrap_or(turn), total).map_err(|error| {
+            let limits = format!(
+                "a stripe is a multiple of {STRIPE_BYTES_MIN} bytes up to {STRIPE_BYTES_MAX}, on 1 to {total} servers, the first of them 0 to {}",
+                total - 1
+            );
+            Fault::new(Code::Invalid, format!("{error}; {limits}"))
+        })
+    }
+}
+
+fn open_found(node: &NamedInode, wish: &OpenRequest<'_>) -> Result<NameAnswer, Fault> {
+    let how = wish.how;
+    if how.create && how.exclusive {
+        return Err(fault(Code::Exists, wish.at));
+    }
+    if node.is_directory() && (how.write || how.truncate || how.create) {
+        return Err(fault(Code::IsDirectory, wish.at));
+    }
+    let attr = *node.attr();
+    let needs_truncate = (how.truncate && attr.kind == FileKind::File).then_some(attr.inode);
+    Ok(NameAnswer { needs_truncate, ..NameAnswer::plain(NameReply::Attr { attr }) })
+}
+
+/// Adds a new inode under a new name to the edit.
+fn edit_with(edit: &mut Edit, parent: &NamedInode, name: &[u8], new: &New<'_>) -> Result<FileAttr, Fault> {
+    if name.contains(&0) {
+        let text = format!("{}: a name must not contain a zero byte", name.escape_ascii());
+        return Err(Fault::new(Code::Invalid, text));
+    }
+    let now = edit.wall_ns();
+    let attr = FileAttr {
+        inode: edit.new_inode(),
+        kind: new.kind,
+        mode: new.creator.mode & MODE_BITS,
+        uid: new.creator.uid,
+        gid: new.creator.gid,
+        links: if new.kind == FileKind::Directory { 2 } else { 1 },
+        size: new.target.len() as u64,
+        generation: Generation(0),
+        layout: new.layout,
+        accessed_ns: now,
+        modified_ns: now,
+        changed_ns: now,
+    };
+    edit.link(parent, name, &NameEntry { attr, target: new.target.to_vec() });
+    Ok(attr)
+}
+
+fn check_target(at: &At, target: &[u8]) -> Result<(), Fault> {
+    let place = super::tree::show(at);
+    if target.is_empty() || target.contains(&0) {
+        let text = format!("{place}: a symbolic link needs a target without zero bytes");
+        return Err(Fault::new(Code::Invalid, text));
+    }
+    if PATH_BYTES_MAX < target.len() {
+        let text =
+            format!("{place}: a target of {} bytes: at most {PATH_BYTES_MAX} are allowed", target.len());
+        return Err(Fault::new(Code::NameTooLong, text));
+    }
+    Ok(())
+}

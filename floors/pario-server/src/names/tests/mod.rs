@@ -1,0 +1,12 @@
+//! Tests of the ledger and of the names on it.
+
+mod damage;
+mod faulty;
+mod kill;
+mod ledger;
+mod model;
+mod power_cut;
+mod scale;
+mod semantics;
+mod sessions;
+mod world;

@@ -1,0 +1,199 @@
+//! Opening as a collective call: threads of a team meet before there is a handle.
+//!
+//! Threads meet by parent position, name and options. The variable that receives the handle keeps teams of different initial threads apart:
+//! a shared variable has one address for the whole team, a private one lies on the stack of its thread.
+//!
+//! Never: opens twice for one team. Always: one result for all threads of a meeting.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::error::{TeamCode, TeamError, TeamResult};
+use super::file::TeamFile;
+use super::membership::Membership;
+use super::options::TeamOptions;
+use super::position::Position;
+use super::wait::Patience;
+
+/// The variable of a thread that receives the handle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct HandleVariable {
+    /// Its address.
+    pub address: usize,
+    /// Whether it lies on the calling thread's own stack. True for a private variable, and for thread 0 also for a shared one.
+    pub is_own: bool,
+}
+
+/// Threads of one team that open a file.
+struct OpenMeeting {
+    number: u64,
+    place: Position,
+    name: PathBuf,
+    options: TeamOptions,
+    membership: Membership,
+    variables: Vec<HandleVariable>,
+    /// Once all are there; counted down by each thread that has it.
+    result: Option<TeamResult<TeamFile>>,
+    is_opening: bool,
+    left: usize,
+}
+
+struct OpenMeetings {
+    meetings: Vec<OpenMeeting>,
+    next: u64,
+}
+
+static MEETINGS: Mutex<OpenMeetings> = Mutex::new(OpenMeetings { meetings: Vec::new(), next: 0 });
+static CHANGED: Condvar = Condvar::new();
+
+fn lock() -> MutexGuard<'static, OpenMeetings> {
+    MEETINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(super) fn open_all(
+    name: &Path,
+    options: &TeamOptions,
+    position: Position,
+    variable: HandleVariable,
+) -> TeamResult<TeamFile> {
+    let place = position.parent();
+    let Some(own) = position.below(&place).filter(|own| !own.levels().is_empty()) else {
+        return TeamFile::open_below(name, position, options);
+    };
+    let patience = match options.patience {
+        Some(patience) => Some(patience),
+        None => super::settings::patience_of_environment()?,
+    };
+    let mut table = lock();
+    let number = table.join(&Opener { name, options, place, own, variable })?;
+    if table.get(number).is_some_and(OpenMeeting::begins) {
+        drop(table);
+        let result = TeamFile::open_below(name, place, options);
+        table = lock();
+        if let Some(meeting) = table.get(number) {
+            meeting.result = Some(result);
+        }
+        CHANGED.notify_all();
+    }
+    CHANGED.notify_all();
+    let mut patience = Patience::with_limit(patience);
+    loop {
+        if let Some(result) = table.leave(number) {
+            return result;
+        }
+        table = CHANGED.wait_timeout(table, patience.left()).unwrap_or_else(PoisonError::into_inner).0;
+        let Some(meeting) = table.get(number).filter(|meeting| meeting.result.is_none()) else { continue };
+        let missing = meeting
+            .membership
+            .first_missing()
+            .map(|missing| format!("open_all: thread {missing} is missing"));
+        if let Err(error) = patience.check(&name.display().to_string(), missing) {
+            meeting.result = Some(Err(error));
+            CHANGED.notify_all();
+        }
+    }
+}
+
+/// One thread that opens.
+struct Opener<'a> {
+    name: &'a Path,
+    options: &'a TeamOptions,
+    place: Position,
+    own: Position,
+    variable: HandleVariable,
+}
+
+impl OpenMeetings {
+    fn get(&mut self, number: u64) -> Option<&mut OpenMeeting> {
+        self.meetings.iter_mut().find(|meeting| meeting.number == number)
+    }
+
+    /// Joins the meeting of the caller's team, or begins one.
+    fn join(&mut self, opener: &Opener<'_>) -> TeamResult<u64> {
+        let fits = |meeting: &&mut OpenMeeting| {
+            meeting.result.is_none()
+                && meeting.place == opener.place
+                && meeting.membership.index(&opener.own).is_none()
+        };
+        let shares = |meeting: &OpenMeeting| {
+            meeting.variables.iter().any(|variable| variable.address == opener.variable.address)
+        };
+        let same_name =
+            |meeting: &OpenMeeting| meeting.name == opener.name && meeting.options == *opener.options;
+        let by_address = self.meetings.iter_mut().filter(fits).find(|meeting| shares(meeting));
+        if let Some(meeting) = by_address {
+            if !same_name(meeting) {
+                return Err(meeting.disagree(opener));
+            }
+            return meeting.add(opener);
+        }
+        let is_private = |meeting: &OpenMeeting| meeting.variables.iter().all(|variable| variable.is_own);
+        let private = self.meetings.iter_mut().filter(fits).filter(|_| opener.variable.is_own);
+        if let Some(meeting) = private.into_iter().find(|meeting| is_private(meeting) && same_name(meeting)) {
+            return meeting.add(opener);
+        }
+        self.next += 1;
+        let mut meeting = OpenMeeting {
+            number: self.next,
+            place: opener.place,
+            name: opener.name.to_owned(),
+            options: opener.options.clone(),
+            membership: Membership::default(),
+            variables: Vec::new(),
+            result: None,
+            is_opening: false,
+            left: 0,
+        };
+        meeting.add(opener)?;
+        self.meetings.push(meeting);
+        Ok(self.next)
+    }
+
+    /// The result for one thread; the last thread ends the meeting.
+    fn leave(&mut self, number: u64) -> Option<TeamResult<TeamFile>> {
+        let meeting = self.get(number)?;
+        let result = meeting.result.clone()?;
+        meeting.left += 1;
+        if meeting.left == meeting.variables.len() {
+            self.meetings.retain(|meeting| meeting.number != number);
+        }
+        Some(result)
+    }
+}
+
+impl OpenMeeting {
+    fn add(&mut self, opener: &Opener<'_>) -> TeamResult<u64> {
+        if self.membership.add(opener.own).is_err() {
+            let text = format!(
+                "{}: thread {} is of another team than others with its variable",
+                self.name.display(),
+                opener.own
+            );
+            return Err(TeamError::new(TeamCode::TwoTeams, text));
+        }
+        self.variables.push(opener.variable);
+        Ok(self.number)
+    }
+
+    /// Whether the caller is the one that opens: the last to come.
+    fn begins(&mut self) -> bool {
+        let begins = self.result.is_none() && !self.is_opening && self.membership.first_missing().is_none();
+        self.is_opening |= begins;
+        begins
+    }
+
+    /// Threads with one variable differ in name or options: all get the error.
+    fn disagree(&mut self, opener: &Opener<'_>) -> TeamError {
+        let first = self.membership.members().first().map_or(Position::ALONE, |member| member.position);
+        let text = format!(
+            "threads {first} and {} do not agree: open_all of {} and {}, or with different flags",
+            opener.own,
+            self.name.display(),
+            opener.name.display()
+        );
+        let error = TeamError::new(TeamCode::NotSame, text);
+        self.result = Some(Err(error.clone()));
+        CHANGED.notify_all();
+        error
+    }
+}

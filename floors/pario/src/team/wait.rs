@@ -1,0 +1,123 @@
+//! Waiting for other members: first on the processor, then asleep.
+//!
+//! Never: waits without a limit unnoticed: after 10 s a line names the missing thread. Always: a wait ends when the state changes, or the
+//! caller's patience does.
+
+use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pario_core::{Clock, Nanos};
+use pario_sys::MonotonicClock;
+use pario_sys::processors::processors;
+
+use super::core::{TeamCore, TeamState};
+use super::counts::{add, print_line};
+use super::error::{TeamCode, TeamError, TeamResult};
+use super::round::Round;
+
+/// Longest time on the processor: about what waking a sleeping thread costs.
+const SPIN: Duration = Duration::from_micros(20);
+/// After this time a line names the missing thread.
+pub(super) const NOTICE: Duration = Duration::from_secs(10);
+
+/// How long one call has waited.
+#[derive(Debug)]
+pub(super) struct Patience {
+    began: Nanos,
+    limit: Option<Duration>,
+    noticed: bool,
+}
+
+impl Patience {
+    pub(super) fn new(core: &TeamCore) -> Patience {
+        Patience::with_limit(core.patience)
+    }
+
+    pub(super) fn with_limit(limit: Option<Duration>) -> Patience {
+        Patience { began: MonotonicClock.now(), limit, noticed: false }
+    }
+
+    /// Time until the next notice or the end.
+    pub(super) fn left(&self) -> Duration {
+        let waited = MonotonicClock.now().since(self.began);
+        let notice = if self.noticed { NOTICE } else { NOTICE.saturating_sub(waited) };
+        let end = self.limit.map_or(NOTICE, |limit| limit.saturating_sub(waited));
+        notice.min(end).max(Duration::from_millis(1))
+    }
+
+    /// Prints the notice when it is due; an error when the patience is over. Without a missing thread there is neither: a call may take
+    /// long.
+    pub(super) fn check(&mut self, name: &str, missing: Option<String>) -> TeamResult<()> {
+        let waited = MonotonicClock.now().since(self.began);
+        let Some(missing) = missing else { return Ok(()) };
+        if self.limit.is_some_and(|limit| limit <= waited) {
+            let text = format!("{name}: {missing} after {} ms of waiting", waited.as_millis());
+            return Err(TeamError::new(TeamCode::Lost, text));
+        }
+        if NOTICE <= waited && !self.noticed {
+            self.noticed = true;
+            print_line(&format!("pario: {name}: {missing} after {} s of waiting", waited.as_secs()));
+        }
+        Ok(())
+    }
+}
+
+impl TeamCore {
+    /// Waits until `ready`. When the patience is over, the first round up to number `last` that lacks a thread fails.
+    pub(super) fn wait<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, TeamState>,
+        patience: &mut Patience,
+        ready: impl Fn(&TeamState) -> bool,
+        last: u64,
+    ) -> MutexGuard<'s, TeamState> {
+        if ready(&state) {
+            return state;
+        }
+        let began = MonotonicClock.now();
+        let members = state.rounds.back().map_or(1, |round| round.membership.expected());
+        if members <= processors() {
+            let mut seen = self.news.load(Ordering::Acquire);
+            drop(state);
+            while MonotonicClock.now().since(began) < SPIN {
+                (0..32).for_each(|_| std::hint::spin_loop());
+                let now = self.news.load(Ordering::Acquire);
+                if now != seen {
+                    seen = now;
+                    let state = self.lock();
+                    if ready(&state) {
+                        self.count_wait(began);
+                        return state;
+                    }
+                }
+            }
+            state = self.lock();
+        }
+        let mut slept = 0;
+        while !ready(&state) {
+            slept = 1;
+            state.sleepers += 1;
+            let waited = self.changed.wait_timeout(state, patience.left());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.sleepers -= 1;
+            if !ready(&state) {
+                let incomplete = state.first_incomplete(last);
+                let missing = incomplete.and_then(Round::missing_text);
+                let number = incomplete.map_or(0, |round| round.number);
+                if let Err(error) = patience.check(&self.name, missing) {
+                    self.fail(&mut state, number, error);
+                    state.retire();
+                }
+            }
+        }
+        add(&self.counters.waits, slept);
+        self.count_wait(began);
+        state
+    }
+
+    fn count_wait(&self, began: Nanos) {
+        let nanos = MonotonicClock.now().since(began).as_nanos();
+        add(&self.counters.wait_ns, u64::try_from(nanos).unwrap_or(u64::MAX));
+    }
+}
