@@ -58,6 +58,9 @@ fn session(partition: &Partition, number: u64) {
 const CHANGES: usize = 100;
 /// Retention time of the replies of an ended session, times 1.5.
 const WARM_UP: Duration = Duration::from_secs(15);
+/// Time from one session to the next: the manager keeps replies for a time, so their size follows the rate of sessions, which must be one
+/// that a busy machine has too.
+const SESSION_INTERVAL_MS: u64 = 50;
 /// Sessions after that.
 const SESSIONS: u64 = 300;
 /// Allowed growth of a process: half of the size of these replies.
@@ -75,6 +78,8 @@ fn a_manager_of_many_sessions_stays_as_large_as_it_was() {
         while !until(number - first, MonotonicClock.now().since(began)) {
             session(&partition, number);
             number += 1;
+            let next = began.plus_ms(SESSION_INTERVAL_MS * (number - first));
+            std::thread::sleep(next.since(MonotonicClock.now()));
         }
         ProcessSize::of(pid)
     };
