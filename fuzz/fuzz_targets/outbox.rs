@@ -37,7 +37,7 @@ fuzz_target!(|input: Input<'_>| {
     let Ok(tail) = reader.tail(from) else { return };
     let mut position = from;
     while position < tail {
-        let Ok(record) = reader.record(position, tail) else { return };
+        let Ok(Some(record)) = reader.record(position, tail) else { return };
         let head = record.head;
         if head.kind == RecordKind::Data {
             let range = head.offset..head.offset + u64::from(head.data_bytes);

@@ -93,7 +93,7 @@ fn look(reader: &OutboxReader, taken: u64) -> (Vec<u64>, u64) {
     let span = reader.span(taken).expect("an outbox that does not lie");
     let (mut at, mut found) = (span.start, Vec::new());
     while at < span.end {
-        let record = reader.record(at, span.end).expect("a whole record");
+        let record = reader.record(at, span.end).expect("a whole record").expect("memory that is not reused");
         if record.head.kind == RecordKind::Data {
             let mut bytes = [0; 8];
             reader.data(&record, 0, 8).copy_to(&mut bytes);
@@ -233,7 +233,7 @@ fn memory_is_not_used_again_while_a_server_that_seems_gone_reads_it() {
             let span = reader.span(0).expect("an outbox that does not lie");
             let (mut bytes, mut holds) = ([0; 8], false);
             if span.start == 0
-                && let Ok(record) = reader.record(0, span.end)
+                && let Ok(Some(record)) = reader.record(0, span.end)
             {
                 holds = reader.still_holds(0);
                 // As a system call would, after the last check.

@@ -123,8 +123,15 @@ impl OutboxReader {
         self.segment.load_u64(outbox_at::FLOOR, Ordering::Acquire) <= position
     }
 
-    /// The record at `position`, which is before `tail`.
-    pub fn record(&self, position: u64, tail: u64) -> Result<RecordView, OutboxError> {
+    /// The record at `position`, which is before `tail`. `None`: its memory was reused since the span was read, as memory of records is
+    /// that do not concern this server.
+    pub fn record(&self, position: u64, tail: u64) -> Result<Option<RecordView>, OutboxError> {
+        let record = self.decode(position, tail);
+        // After decoding: bytes of another record look like a violation.
+        if self.still_holds(position) { record.map(Some) } else { Ok(None) }
+    }
+
+    fn decode(&self, position: u64, tail: u64) -> Result<RecordView, OutboxError> {
         let lie = |what| OutboxError::Violation { what, position };
         assert!(
             position < tail && position.is_multiple_of(RECORD_ALIGN),

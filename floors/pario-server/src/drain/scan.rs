@@ -241,7 +241,7 @@ impl Scan {
         (views, known_records): (&DefinedViews, usize),
     ) -> Result<(), OutboxError> {
         let span = attached.outbox.span(attached.drained)?;
-        let (tail, (end, mut last)) = (span.end, self.ends[place]);
+        let (mut tail, (end, mut last)) = (span.end, self.ends[place]);
         let mut position = end.max(span.start);
         let mut known: Option<KnownView> = None;
         let mut is_first = true;
@@ -249,13 +249,21 @@ impl Scan {
             if tail <= position {
                 break;
             }
-            let record = attached.outbox.record(position, tail)?;
-            let head = record.head;
             let lie = |what| OutboxError::Violation { what, position };
+            let Some(record) = attached.outbox.record(position, tail)? else {
+                // It concerned other servers, which have drained it, and its memory is reused: the scan goes on at the oldest record.
+                if RECORDS_MAX <= count {
+                    return Err(lie("records that are overwritten as soon as they are committed"));
+                }
+                let span = attached.outbox.span(position)?;
+                (position, tail) = (span.start, span.end);
+                continue;
+            };
+            let head = record.head;
             if head.committed < last {
                 return Err(lie("a record committed before its predecessor"));
             }
-            if self.limit <= head.committed || count == RECORDS_MAX {
+            if self.limit <= head.committed || RECORDS_MAX <= count {
                 // Neither it nor the records after it would ever be drained.
                 if MonotonicClock.now() < head.committed {
                     return Err(lie("a record committed in the future"));
