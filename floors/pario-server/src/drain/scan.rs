@@ -52,7 +52,64 @@ pub(super) struct Scanned {
     end: u64,
 }
 
+/// Where a record was read.
+#[derive(Clone, Copy)]
+struct RecordPlace {
+    /// Index of its outbox.
+    outbox: usize,
+    /// The server that reads.
+    index: ServerIndex,
+    /// The position after the record.
+    end: u64,
+}
+
 impl Scanned {
+    /// A record that was read. One that does not fit its view is refused, and has no data.
+    fn read(
+        RecordPlace { outbox, index, end }: RecordPlace,
+        attached: &AttachedOutbox,
+        record: RecordView,
+        views: (&DefinedViews, &mut Option<KnownView>),
+        refused: &mut Vec<RefusedRecord>,
+    ) -> Result<Scanned, OutboxError> {
+        let head = record.head;
+        let found = match head.concerned.includes(index) {
+            true => find_view(attached, &head, views).and_then(|view| {
+                let (span, intent) = extent(attached, &record, view.as_deref())?;
+                Ok(Some((view, span, intent)))
+            }),
+            false => Ok(None),
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(ScanFault::Outbox(error)) => return Err(error),
+            Err(ScanFault::Record(why)) => {
+                refused.push(RefusedRecord { outbox, head, why });
+                None
+            }
+        };
+        let is_ours = found.is_some();
+        let (view, span, intent) = found.unwrap_or((None, 0..0, None));
+        let local = if is_ours { head.layout.local_range(index, span.clone()) } else { 0..0 };
+        let local_bytes = match &view {
+            Some(view) => view.bytes_on_server(&head.layout, index, head.stream()),
+            None => local.end - local.start,
+        };
+        Ok(Scanned {
+            outbox,
+            record,
+            view,
+            span,
+            local,
+            local_bytes,
+            done_below: attached.done_below(head.position),
+            intent,
+            is_late: head.position < attached.late_before,
+            is_ours,
+            end,
+        })
+    }
+
     /// Updates the state that may have changed since it was read.
     fn refresh(&mut self, attached: &AttachedOutbox) -> Result<(), OutboxError> {
         self.done_below = attached.done_below(self.record.head.position);
@@ -272,48 +329,16 @@ impl Scan {
                 break;
             }
             self.read += 1;
-            let is_ours = head.concerned.includes(self.index);
             let end = (position + head.span(), head.committed);
-            let is_idle = !is_ours || head.kind == RecordKind::Pad;
+            let is_idle = !head.concerned.includes(self.index) || head.kind == RecordKind::Pad;
             if let Some(before) = self.records.last_mut().filter(|_| is_idle && !is_first) {
                 before.end = end.0;
                 ((position, last), self.ends[place]) = (end, end);
                 continue;
             }
-            let found = match is_ours {
-                true => find_view(attached, &head, (views, &mut known)).and_then(|view| {
-                    let (span, intent) = extent(attached, &record, view.as_deref())?;
-                    Ok((view, span, intent))
-                }),
-                false => Ok((None, 0..0, None)),
-            };
-            let (is_ours, (view, span, intent)) = match found {
-                Ok(found) => (is_ours, found),
-                Err(ScanFault::Outbox(error)) => return Err(error),
-                Err(ScanFault::Record(why)) => {
-                    self.refused.push(RefusedRecord { outbox: place, head, why });
-                    (false, (None, 0..0, None))
-                }
-            };
-            let local = if is_ours { head.layout.local_range(self.index, span.clone()) } else { 0..0 };
-            let local_bytes = match &view {
-                Some(view) => view.bytes_on_server(&head.layout, self.index, head.stream()),
-                None => local.end - local.start,
-            };
-            let done_below = attached.done_below(position);
-            self.records.push(Scanned {
-                outbox: place,
-                record,
-                view,
-                span,
-                local,
-                local_bytes,
-                done_below,
-                intent,
-                is_late: position < attached.late_before,
-                is_ours,
-                end: end.0,
-            });
+            let (records, refused) = (&mut self.records, &mut self.refused);
+            let at = RecordPlace { outbox: place, index: self.index, end: end.0 };
+            records.push(Scanned::read(at, attached, record, (views, &mut known), refused)?);
             is_first = false;
             ((position, last), self.ends[place]) = (end, end);
         }
