@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use pario_core::{Generation, Layout};
-use pario_net::outbox::{Concern, Cursor, Outbox, RecordMeta};
+use pario_core::{Generation, InodeId, Layout, LocalOffset, ObjectId};
+use pario_net::outbox::{Concern, Cursor, CursorPage, Outbox, OutboxReader, RecordMeta};
 use pario_store::MemoryStore;
-use pario_view::{Datatype, ViewAccess};
+use pario_view::{Datatype, View, ViewAccess};
 use proptest::prelude::*;
 
+use super::super::scan;
 use super::*;
 
-pub(super) const SERVER: ServerIndex = ServerIndex(0);
+pub(in crate::drain) const SERVER: ServerIndex = ServerIndex(0);
 const FILE_BYTES: usize = 96;
 const WRITERS: usize = 3;
 
@@ -18,43 +19,20 @@ fn object() -> ObjectId {
     ObjectId { inode: InodeId(7), generation: Generation(1) }
 }
 
-pub(super) fn worker(store: &Arc<MemoryStore>) -> DrainWorker {
+pub(in crate::drain) fn worker(store: &Arc<MemoryStore>) -> DrainWorker {
     let store: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let (_, inbox) = crossbeam_channel::unbounded();
-    DrainWorker {
-        index: SERVER,
-        store,
-        io_queue: None,
-        stats: Arc::new(ServerStats::default()),
-        on_violation: Box::new(|session, what| panic!("{session} lied: {what}")),
-        views: DefinedViews::default(),
-        store_speed: StoreSpeed::default(),
-        merge_wait: MergeWait::new(2),
-        wait_until: None,
-        rests: false,
-        known_waiting: WaitingCallers::default(),
-        must_complete: false,
-        more: false,
-        shares: Shares::default(),
-        row_memory: Vec::new(),
-        inbox,
-        doorbell: Arc::new(Doorbell::new().unwrap()),
-        outboxes: Outboxes::default(),
-        restart_log: None,
-        writes: Vec::new(),
-        drains: Vec::new(),
-        drain_alls: Vec::new(),
-        stop: None,
-        clock: MonotonicClock,
-    }
+    let on_violation: ViolationHandler = Box::new(|session, what| panic!("{session} lied: {what}"));
+    let made = DrainWorker::new(SERVER, store, (inbox, Arc::new(Doorbell::new().unwrap())), on_violation);
+    DrainWorker { merge_wait: MergeWait::new(2), ..made }
 }
 
-pub(super) fn session(writer: usize) -> SessionId {
+pub(in crate::drain) fn session(writer: usize) -> SessionId {
     SessionId(writer as u64 + 1)
 }
 
 /// Attaches an outbox at the cursor of the previous server.
-pub(super) fn attach(worker: &mut DrainWorker, writer: usize, outbox: &Outbox) {
+pub(in crate::drain) fn attach(worker: &mut DrainWorker, writer: usize, outbox: &Outbox) {
     let doorbell = worker.doorbell.duplicate().unwrap();
     outbox
         .attach(SERVER, |from| {
@@ -67,7 +45,7 @@ pub(super) fn attach(worker: &mut DrainWorker, writer: usize, outbox: &Outbox) {
 }
 
 /// A writer's view number `stride`: every `stride`-th byte.
-pub(super) fn strided(start: u64, stride: u64) -> View {
+pub(in crate::drain) fn strided(start: u64, stride: u64) -> View {
     let byte = Datatype::elementary(1).unwrap();
     let filetype = byte.resized(0, i64::try_from(stride).unwrap()).unwrap();
     View::new(i64::try_from(start).unwrap(), &byte, &filetype, ViewAccess::Write).unwrap()

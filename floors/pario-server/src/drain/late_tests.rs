@@ -6,12 +6,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pario_core::{Generation, Layout};
+use pario_core::{Generation, InodeId, Layout, LocalOffset, ObjectId};
 use pario_net::outbox::{Outbox, RecordMeta};
 use pario_store::{MemoryDisk, MemoryStore};
 use proptest::prelude::*;
 
-use super::super::restart_log::{RestartLog, RestartLogSpec};
+use super::super::super::restart_log::{RestartLog, RestartLogSpec};
 use super::super::*;
 use super::{SERVER, attach, session, worker};
 

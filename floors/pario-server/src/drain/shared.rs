@@ -8,10 +8,10 @@
 
 use pario_core::{Clock, Nanos};
 
-use super::DrainWorker;
 use super::conflict_groups::ConflictGroups;
 use super::merge_wait::{Conditions, Cutoff};
 use super::scan::{DrainLimit, Scan};
+use super::worker::DrainWorker;
 
 /// Selection of a shared round.
 struct RoundPlan {

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::super::merge_wait::MergeWait;
 use super::super::shares::Shares;
-use super::super::tests::{SERVER, attach, session, strided, worker};
+use super::super::worker::tests::{SERVER, attach, session, strided, worker};
 use super::super::{ByValue, DrainTask, WriteTarget};
 use super::*;
 use crate::io_queue::{IoQueue, SchedulerSpec};
