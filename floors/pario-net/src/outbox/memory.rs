@@ -96,6 +96,11 @@ impl OutboxMemory {
         self.segment.store_u64(self.place(position) + at, word, Ordering::Release);
     }
 
+    /// Whether there is memory for records up to position `end`.
+    pub(super) fn is_present(&self, end: u64) -> bool {
+        end.min(self.capacity) <= self.allocated.load(Ordering::Acquire)
+    }
+
     /// Ensures memory for records up to position `end`. Without memory, the caller sends a message instead.
     pub(super) fn make_present(&self, end: u64) -> Result<(), Fault> {
         let (wanted, present) = (end.min(self.capacity), self.allocated.load(Ordering::Acquire));

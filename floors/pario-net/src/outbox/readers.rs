@@ -174,10 +174,7 @@ impl Readers {
         let slots = self.slots();
         for concern in concerns {
             let Some(cursor) = slots.get(concern.server.at()).and_then(ServerSlot::cursor) else { continue };
-            let unannounced = cursor.unannounced.fetch_add(concern.bytes, Ordering::Relaxed);
-            if WAKE_BYTES <= unannounced + concern.bytes {
-                cursor.announce(capacity / 2 <= end.saturating_sub(cursor.drained()));
-            }
+            announce(cursor, concern.bytes, end, capacity);
         }
     }
 
@@ -263,10 +260,21 @@ pub(super) fn hindrance(slots: &[ServerSlot], lowest: u64) -> Option<Hindrance> 
     (slowest.drained() < lowest).then(|| Hindrance::Undrained(Arc::clone(slowest)))
 }
 
-/// From now on the record up to `end` counts as undrained for the servers that it concerns, also while it is copied.
-pub(super) fn claim(slots: &[ServerSlot], concerns: &[Concern], end: u64) {
+/// From now on the record up to `end` counts as undrained for the servers that it concerns, also while it is copied. Returns the cursor
+/// of the only one, if there is one.
+pub(super) fn claim(slots: &[ServerSlot], concerns: &[Concern], end: u64) -> Option<Arc<Cursor>> {
     for cursor in concerns.iter().filter_map(|concern| slots[concern.server.at()].cursor()) {
         cursor.wanted.store(end, Ordering::Release);
+    }
+    let [only] = concerns else { return None };
+    slots[only.server.at()].cursor().cloned()
+}
+
+/// A record up to `end` with bytes for a server is committed: wakes it if it has enough pending bytes.
+pub(super) fn announce(cursor: &Cursor, bytes: u64, end: u64, capacity: u64) {
+    let unannounced = cursor.unannounced.fetch_add(bytes, Ordering::Relaxed);
+    if WAKE_BYTES <= unannounced + bytes {
+        cursor.announce(capacity / 2 <= end.saturating_sub(cursor.drained()));
     }
 }
 

@@ -69,10 +69,8 @@ impl Ring {
 
     /// The same, when no thread copies into memory before `lowest` any more.
     pub(super) fn lock_copied(&self, lowest: u64) -> MutexGuard<'_, RingState> {
-        let is_copied =
-            |state: &RingState| state.open.front().is_none_or(|first| lowest <= first.space.start);
         let mut state = self.lock();
-        while !is_copied(&state) && is_strong(FenceSite::Copied) {
+        while !state.is_copied(lowest) {
             state = self.wait(state);
         }
         state
@@ -115,6 +113,11 @@ impl RingState {
     /// The oldest record that is still there.
     pub(super) fn floor(&self) -> u64 {
         self.starts.front().copied().unwrap_or(self.tail)
+    }
+
+    /// Whether no thread copies into memory before `lowest`.
+    pub(super) fn is_copied(&self, lowest: u64) -> bool {
+        !is_strong(FenceSite::Copied) || self.open.front().is_none_or(|first| lowest <= first.space.start)
     }
 
     /// Where a record of `need` bytes would be: a record never wraps.

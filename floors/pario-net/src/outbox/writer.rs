@@ -9,15 +9,15 @@ use std::sync::Arc;
 use pario_core::limits::RECORD_BYTES_MAX;
 use pario_core::{Fault, Layout, Nanos, ObjectId, ServerIndex};
 use pario_sys::kill_point::{Point, reach};
-use pario_sys::sync::{FenceSite, Mutex, is_strong, lock};
+use pario_sys::sync::{FenceSite, Mutex, MutexGuard, is_strong, lock};
 
 use super::collective_wait::CollectiveWait;
 use super::cursor::Cursor;
 use super::memory::OutboxMemory;
 use super::offers::Attached;
-use super::readers::{self, Concern, Readers, WaitCheck};
+use super::readers::{self, Concern, Readers, ServerSlot, WaitCheck};
 use super::record::{Concerned, IntentState, RecordHead, RecordKind, head_bytes, span};
-use super::ring::{RecordSpace, Ring};
+use super::ring::{RecordSpace, Ring, RingState};
 use super::{RECORD_ALIGN, RECORD_HEAD_BYTES};
 
 /// What a record writes to.
@@ -73,6 +73,13 @@ struct RecordInProgress<'a> {
     space: RecordSpace,
     meta: RecordMeta,
     is_committed: bool,
+}
+
+/// Space that was reserved for a record.
+struct Reserved {
+    space: RecordSpace,
+    /// The cursor of the server that the record concerns, if it concerns one.
+    only_reader: Option<Arc<Cursor>>,
 }
 
 impl RecordInProgress<'_> {
@@ -293,7 +300,8 @@ impl Outbox {
         let data_bytes = u32::try_from(entry.bytes).expect("a record is at most half an outbox");
         let head_bytes = head_bytes(if entry.kind == RecordKind::Data { entry.meta.displacement } else { 0 });
         reach(Point::CommitBegun);
-        let space = self.reserve(span(head_bytes, u64::from(data_bytes)), concerns, progress)?;
+        let Reserved { space, only_reader } =
+            self.reserve(span(head_bytes, u64::from(data_bytes)), concerns, progress)?;
         let reserved = RecordInProgress { outbox: self, space, meta: entry.meta, is_committed: false };
         if space.start < space.record {
             reserved.write_pad(space.start, space.record);
@@ -308,38 +316,60 @@ impl Outbox {
         let head = RecordHead { concerned, ..entry.meta.head(entry.kind, space.record, data_bytes) };
         let at = reserved.commit(&head);
         reach(Point::CommitTail);
-        self.readers.announce(concerns, space.end, self.memory.capacity());
+        match (concerns, only_reader) {
+            ([only], Some(cursor)) => {
+                readers::announce(&cursor, only.bytes, space.end, self.memory.capacity())
+            }
+            _ => self.readers.announce(concerns, space.end, self.memory.capacity()),
+        }
         reach(Point::CommitTold);
         Ok(CommittedRecord { end: space.end, at })
     }
 
     /// Waits for `need` bytes of space that no server and no thread uses, and reserves them.
-    fn reserve(
-        &self,
-        need: u64,
-        concerns: &[Concern],
-        progress: WaitCheck<'_>,
-    ) -> Result<RecordSpace, Fault> {
+    fn reserve(&self, need: u64, concerns: &[Concern], progress: WaitCheck<'_>) -> Result<Reserved, Fault> {
         let _turn = lock(&self.turn);
-        let space = self.ring.lock().next_space(need, self.memory.capacity());
-        let lowest = space.end.saturating_sub(self.memory.capacity());
+        let capacity = self.memory.capacity();
+        let space = {
+            let ring = self.ring.lock();
+            let space = ring.next_space(need, capacity);
+            let lowest = space.end.saturating_sub(capacity);
+            // The usual case: the memory is there and free.
+            if self.memory.is_present(space.end) && ring.is_copied(lowest) {
+                let slots = self.readers.slots();
+                if readers::hindrance(&slots, lowest).is_none() {
+                    return self.take((ring, &slots), concerns, (space, lowest));
+                }
+            }
+            space
+        };
+        let lowest = space.end.saturating_sub(capacity);
         self.memory.make_present(space.end)?;
-        let (mut ring, slots) = loop {
+        loop {
             self.readers.wait_for_space(&self.memory, lowest, concerns, progress)?;
             let (ring, slots) = (self.ring.lock_copied(lowest), self.readers.slots());
             // A server that returned meanwhile may need records that are still there.
             if readers::hindrance(&slots, lowest).is_none() {
-                break (ring, slots);
+                return self.take((ring, &slots), concerns, (space, lowest));
             }
-        };
-        readers::check_attached(&slots, concerns)?;
-        readers::check_unread(&slots, lowest)?;
+        }
+    }
+
+    /// Reserves free space; memory before `lowest` is reused.
+    fn take(
+        &self,
+        (mut ring, slots): (MutexGuard<'_, RingState>, &[ServerSlot]),
+        concerns: &[Concern],
+        (space, lowest): (RecordSpace, u64),
+    ) -> Result<Reserved, Fault> {
+        readers::check_attached(slots, concerns)?;
+        readers::check_unread(slots, lowest)?;
         ring.drop_before(&self.memory, lowest);
         // Once more: a server that began to read in between may not have seen the new floor.
-        readers::check_unread(&slots, lowest)?;
-        readers::claim(&slots, concerns, space.end);
+        readers::check_unread(slots, lowest)?;
+        let only_reader = readers::claim(slots, concerns, space.end);
         ring.reserve(space);
-        Ok(space)
+        Ok(Reserved { space, only_reader })
     }
 
     /// Sets the state of an announced direct write.
