@@ -20,7 +20,7 @@ const PAGE: usize = 4096;
 const APART: u64 = 512 << 10;
 const PLACES: u64 = 128;
 /// Threads of each process, each with one request under way.
-const THREADS: u64 = 4;
+const THREADS: u64 = 16;
 /// Requests over which shares are counted.
 const COUNTED: u64 = 900;
 const COUNTED_RECORDS: u64 = 3000;
