@@ -106,10 +106,6 @@ impl<T: Clone + Send + Sync + 'static> HandleTable<T> {
     }
 
     /// Gives a value a number.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "a team gives its value a number by each of its members")
-    )]
     pub(crate) fn insert(&self, value: T) -> Result<i32, HandleRefusal> {
         self.insert_once(value, |_, _| false)
     }
@@ -148,6 +144,15 @@ impl<T: Clone + Send + Sync + 'static> HandleTable<T> {
     /// Removes a number; `None`: another thread has removed it.
     pub(crate) fn remove(&self, number: i32) -> Option<T> {
         self.entries().open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
+    /// Removes a number if its value may be removed.
+    pub(crate) fn remove_if(&self, number: i32, may: impl Fn(&T) -> bool) -> Option<T> {
+        let mut open = self.entries().open.write().unwrap_or_else(PoisonError::into_inner);
+        if !open.get(&number).is_some_and(may) {
+            return None;
+        }
+        open.remove(&number)
     }
 
     fn refusal(&self, number: i32, given_before: u32) -> HandleRefusal {

@@ -70,6 +70,11 @@ pub(crate) fn text() -> *const c_char {
     LAST.with_borrow(|last| last.text.as_ptr())
 }
 
+/// A copy of the sentence of the last error.
+pub(crate) fn sentence() -> Vec<u8> {
+    LAST.with_borrow(|last| last.text.as_bytes().to_vec())
+}
+
 /// A number of bytes as C has it.
 pub(crate) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)

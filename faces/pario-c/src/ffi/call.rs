@@ -2,7 +2,7 @@
 //!
 //! Never: lets a panic through into the program. Always: an error leaves number, sentence and count.
 
-use std::ffi::{CStr, OsStr, c_char};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -58,4 +58,11 @@ pub(super) unsafe fn string<'a>(text: *const c_char, what: &str) -> CallResult<&
 /// A path of the program.
 pub(super) fn path(text: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(text.to_bytes()))
+}
+
+/// The permission bits that followed the flags of an open. A caller without our header may have passed none: then the register
+/// holds any value.
+pub(super) fn permissions(flags: c_int, mode: c_uint) -> u32 {
+    let is_mode = mode <= 0o7777 && mode & 0o600 != 0;
+    if flags & libc::O_CREAT != 0 && is_mode { mode } else { 0o666 }
 }

@@ -5,6 +5,9 @@
 #![expect(unsafe_code, reason = "exported functions take addresses of the program")]
 
 pub(crate) mod call;
+pub(crate) mod fortran;
+pub(crate) mod memory;
 pub(crate) mod omp_file;
 pub(crate) mod openmp;
+pub(crate) mod pario;
 pub(crate) mod per_process;

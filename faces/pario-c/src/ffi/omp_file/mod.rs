@@ -2,7 +2,7 @@
 //!
 //! Never: returns different results on members of one call. Always: wrong arguments of one member are an error of all.
 
-mod transfer;
+pub(super) mod transfer;
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use libc::off_t;
 use pario_api::team::{HandleVariable, TeamCode, TeamError, TeamFile, TeamMember, TeamOptions, TeamSettings};
 
-use super::call::{path, status, string, value};
+use super::call::{path, permissions, status, string, value};
 use super::openmp;
 use crate::handles::{HandleKind, HandleRefusal, HandleTable};
 use crate::last_error::{self, CallError, CallResult};
@@ -59,13 +59,6 @@ fn file(fd: c_int) -> CallResult<TeamFile> {
 
 fn member(fd: c_int) -> CallResult<TeamMember> {
     Ok(file(fd)?.at(openmp::position()?))
-}
-
-/// The permission bits that followed the flags. A caller without our header may have passed none: then the register holds any
-/// value.
-fn permissions(flags: c_int, mode: c_uint) -> u32 {
-    let is_mode = mode <= 0o7777 && mode & 0o600 != 0;
-    if flags & libc::O_CREAT != 0 && is_mode { mode } else { 0o666 }
 }
 
 /// Opens a file by all threads of a team. `mode` may be missing in the call: the header declares the function with `...`.

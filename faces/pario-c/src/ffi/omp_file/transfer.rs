@@ -11,9 +11,10 @@ use pario_api::team::{
     Arguments, Hint, RefusedCall, TargetList, TeamCode, TeamError, TeamMember, TeamPlace, TeamResult,
 };
 
-use super::super::call::status;
 use super::{END_OF_FILE, file, member};
-use crate::last_error::{CallError, CallResult};
+use crate::ffi::call::status;
+use crate::ffi::memory;
+use crate::last_error::CallError;
 
 /// Where a program wants its buffers.
 #[derive(Clone, Copy)]
@@ -87,7 +88,9 @@ unsafe fn checked<'a>(call: &CCall) -> Result<CheckedCall<'a>, String> {
             return Err(format!("a length of {bytes} bytes"));
         }
         if vector.iov_base.is_null() && bytes != 0 {
-            return Err(format!("{bytes} bytes at a null pointer"));
+            return Err(format!(
+                "{bytes} bytes at a null pointer, or, in Fortran, in a section that is not contiguous"
+            ));
         }
     }
     let place = match call.place {
@@ -143,7 +146,7 @@ impl CheckedCall<'_> {
     }
 }
 
-fn buffer(address: *const c_void, bytes: c_long) -> iovec {
+pub(in crate::ffi) fn buffer(address: *const c_void, bytes: c_long) -> iovec {
     iovec { iov_base: address.cast_mut(), iov_len: bytes.cast_unsigned().try_into().unwrap_or(usize::MAX) }
 }
 
@@ -207,34 +210,13 @@ transfers! {
     false Common omp_file_read_com_all omp_file_read_com_at_all omp_file_read_com_list_all omp_file_read_com_list_at_all;
 }
 
-/// Memory of a call of one thread.
-///
-/// # Safety
-/// `memory` has `bytes` bytes, which the program leaves alone for as long as `'a`.
-unsafe fn bytes_of<'a>(memory: *const c_void, bytes: c_long) -> CallResult<&'a [u8]> {
-    let length = usize::try_from(bytes)
-        .map_err(|_| CallError::new(libc::EINVAL, format!("a length of {bytes} bytes")))?;
-    if length == 0 {
-        return Ok(&[]);
-    }
-    if memory.is_null() {
-        return Err(CallError::new(libc::EINVAL, format!("{bytes} bytes at a null pointer")));
-    }
-    // SAFETY: not null; the caller promises the rest.
-    Ok(unsafe { std::slice::from_raw_parts(memory.cast::<u8>(), length) })
-}
-
-fn checked_offset(offset: off_t) -> CallResult<u64> {
-    u64::try_from(offset).map_err(|_| CallError::new(libc::EINVAL, negative(offset)))
-}
-
 /// Writes by one thread alone, at an offset.
 ///
 /// # Safety
-/// `memory` has `bytes` bytes, which the program leaves alone during the call.
+/// `buffer` has `bytes` bytes, which the program leaves alone during the call.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_file_write_at(
-    memory: *const c_void,
+    buffer: *const c_void,
     bytes: c_long,
     offset: off_t,
     fd: c_int,
@@ -242,8 +224,8 @@ pub(crate) unsafe extern "C" fn omp_file_write_at(
     status(|| {
         let file = file(fd)?;
         // SAFETY: the caller's promise.
-        let source = unsafe { bytes_of(memory, bytes) }?;
-        file.write_at(checked_offset(offset)?, source)?;
+        let source = unsafe { memory::source(buffer, bytes) }?;
+        file.write_at(memory::offset(offset)?, source)?;
         Ok(source.len() as u64)
     })
 }
@@ -251,10 +233,10 @@ pub(crate) unsafe extern "C" fn omp_file_write_at(
 /// Reads by one thread alone, from an offset on.
 ///
 /// # Safety
-/// `memory` has `bytes` bytes, which the program leaves alone during the call.
+/// `buffer` has `bytes` bytes, which the program leaves alone during the call.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_file_read_at(
-    memory: *mut c_void,
+    buffer: *mut c_void,
     bytes: c_long,
     offset: off_t,
     fd: c_int,
@@ -262,11 +244,8 @@ pub(crate) unsafe extern "C" fn omp_file_read_at(
     status(|| {
         let file = file(fd)?;
         // SAFETY: the caller's promise.
-        let checked = unsafe { bytes_of(memory, bytes) }?;
-        let (offset, length) = (checked_offset(offset)?, checked.len());
-        let first = if length == 0 { std::ptr::NonNull::dangling().as_ptr() } else { memory.cast::<u8>() };
-        // SAFETY: the same memory, which the program has given to be written.
-        let target = unsafe { std::slice::from_raw_parts_mut(first, length) };
+        let target = unsafe { memory::target(buffer, bytes) }?;
+        let (offset, length) = (memory::offset(offset)?, target.len());
         let count = file.read_at(offset, target)?;
         if count < length {
             let text =
@@ -280,10 +259,10 @@ pub(crate) unsafe extern "C" fn omp_file_read_at(
 /// Writes part `part` of `parts` behind the parts with lower numbers; waits for none.
 ///
 /// # Safety
-/// `memory` has `bytes` bytes, which the program leaves alone during the call.
+/// `buffer` has `bytes` bytes, which the program leaves alone during the call.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn omp_file_write_part(
-    memory: *const c_void,
+    buffer: *const c_void,
     bytes: c_long,
     part: c_long,
     parts: c_long,
@@ -292,7 +271,7 @@ pub(crate) unsafe extern "C" fn omp_file_write_part(
     status(|| {
         let file = file(fd)?;
         // SAFETY: the caller's promise.
-        let source = unsafe { bytes_of(memory, bytes) }?;
+        let source = unsafe { memory::source(buffer, bytes) }?;
         let number = |number: c_long| {
             let wrong = || CallError::new(libc::EINVAL, format!("part {part} of {parts}"));
             u64::try_from(number).map_err(|_| wrong())
