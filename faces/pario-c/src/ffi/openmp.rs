@@ -60,8 +60,12 @@ pub(super) fn position() -> CallResult<Position> {
 
 fn position_in(found: &[Runtime], choice: Option<&str>) -> CallResult<Position> {
     if let Some(choice) = choice {
-        let chosen = found.iter().find(|runtime| runtime.name.starts_with(choice));
-        return chosen.ok_or_else(|| not_loaded(found, choice))?.position();
+        let in_region = || found.iter().any(|runtime| 0 < runtime.level());
+        return match found.iter().find(|runtime| runtime.name.starts_with(choice)) {
+            Some(chosen) => chosen.position(),
+            None if in_region() => Err(not_loaded(found, choice)),
+            None => Ok(Position::ALONE),
+        };
     }
     let mut inside = found.iter().filter(|runtime| 0 < runtime.level());
     match (inside.next(), inside.next()) {

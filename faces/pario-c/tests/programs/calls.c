@@ -142,8 +142,13 @@ static void alone(int fd) {
     CHECK_FAILS(omp_file_seek_all(fd, -1), EINVAL, "offset");
 }
 
-/* Wrong arguments of one thread: an error of all, and nothing is written. */
-static void wrong_arguments(int fd) {
+/* Wrong arguments of one thread: an error of all, and nothing is written. With writes that go behind, threads that have gone on
+ * would learn of it by their next call. */
+static void wrong_arguments(const char *name) {
+    int fd = -1;
+    CHECK(omp_file_set("write_behind", "off") == 0);
+    CHECK(omp_file_open_all(&fd, name, O_RDWR) == 0);
+    CHECK(omp_file_set("write_behind", NULL) == 0);
     long pointer = omp_file_tell(fd), size = omp_file_size(fd);
 #pragma omp parallel num_threads(threads)
     {
@@ -175,6 +180,7 @@ static void wrong_arguments(int fd) {
         CHECK(omp_file_write_list_at_all(NULL, NULL, 0, fd, OMP_FILE_UNKNOWN) == 0);
     }
     CHECK(omp_file_tell(fd) == pointer && omp_file_size(fd) == size);
+    CHECK(omp_file_close_all(fd) == 0);
 }
 
 /* Threads that disagree. */
@@ -253,7 +259,7 @@ int main(int count, char **words) {
     at_offsets(fd);
     together(fd);
     alone(fd);
-    wrong_arguments(fd);
+    wrong_arguments(name);
     disagreement(fd);
     handles(fd, name);
     settings(name);

@@ -125,6 +125,17 @@ fn a_late_member_gets_the_error_of_each_call_that_failed_before_it_came() {
             assert!(error.to_string().contains(&format!("mistake {call}!")), "call {call}: {error}");
         }
     });
+    // Members that run ahead and wait for room join the rounds that others have begun meanwhile.
+    together(&file, 4, |number, member| {
+        for call in 0..200 {
+            let mistake = TeamError::new(TeamCode::BadArgument, format!("mistake {call}!"));
+            let error = match number {
+                3 => member.refuse(kind, mistake).unwrap_err(),
+                _ => member.write_com_all(b"abc", Hint::Unknown).unwrap_err(),
+            };
+            assert!(error.to_string().contains(&format!("mistake {call}!")), "call {call}: {error}");
+        }
+    });
     together(&file, 2, |_, member| member.write_all(b"abc", Hint::Unknown).unwrap());
     file.close().unwrap();
 }
