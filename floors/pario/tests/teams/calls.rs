@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use pario::team::{Arguments, CommonTarget, Hint, Position, TeamCode, TeamFile, TeamOptions, TeamPlace};
+use pario::team::{Arguments, CommonTarget, Hint, Position, TeamCode, TeamFile, TeamPlace};
 
 use super::common::{Place, at_positions, options, pattern, together};
 
@@ -187,11 +187,17 @@ fn a_team_writes_a_container_that_becomes_a_plain_file() {
     together(&file, 3, |number, member| member.write_all(&parts[number], Hint::Unknown).unwrap());
     file.close().unwrap();
     assert!(pario::containers::is_container(&path), "target=log made no container");
-    let again = TeamFile::open(&path, &TeamOptions::default().read(true)).unwrap();
-    let mut found = vec![0; parts.concat().len()];
-    again.read_at(0, &mut found).unwrap();
-    assert!(found == parts.concat(), "read through a team");
-    again.close().unwrap();
+    // A setting is for new files: an existing file keeps its kind.
+    let check = |settings: &str| {
+        let again = TeamFile::open(&path, &options(settings)).unwrap();
+        let mut found = vec![0; parts.concat().len()];
+        again.read_at(0, &mut found).unwrap();
+        assert!(found == parts.concat(), "read through a team with '{settings}'");
+        again.close().unwrap();
+    };
+    ["", "target=plain", "target=log"].into_iter().for_each(check);
     pario::containers::flatten(&pario::containers::LogOptions::default(), &path).unwrap();
     assert!(std::fs::read(&path).unwrap() == parts.concat(), "read as a plain file");
+    ["", "target=plain", "target=log"].into_iter().for_each(check);
+    assert!(path.is_file());
 }
