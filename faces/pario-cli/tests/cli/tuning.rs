@@ -44,7 +44,8 @@ fn measurements_are_shown_and_their_settings_kept() {
 }
 
 fn numbers(points: &Value, key: &str) -> Vec<u64> {
-    points.as_array().unwrap().iter().map(|point| point[key].as_u64().unwrap()).collect()
+    let number = |point: &Value| point[key].as_u64().expect("a number");
+    points.as_array().expect("a list").iter().map(number).collect()
 }
 
 #[test]
@@ -90,7 +91,7 @@ struct SmallDisk<'a>(&'a Path);
 impl SmallDisk<'_> {
     fn mount<'a>(dir: &'a Path, options: &str) -> SmallDisk<'a> {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(dir).status();
-        assert!(mounted.unwrap().success(), "root mounts a tmpfs");
+        assert!(mounted.is_ok_and(|status| status.success()), "root mounts a tmpfs");
         SmallDisk(dir)
     }
 }

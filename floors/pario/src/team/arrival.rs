@@ -47,7 +47,11 @@ impl TeamCore {
                 Ok(None) if state.rounds.len() < ROUNDS_MAX => break self.begin(&mut state, caller, call),
                 Ok(None) => {
                     let mut patience = Patience::new(self);
-                    let room = |state: &TeamState| state.rounds.len() < ROUNDS_MAX || state.is_closed;
+                    // Another member may begin the next round first: then this one joins it.
+                    let has_round = |state: &TeamState| !matches!(find_round(state, caller), Ok(None));
+                    let room = |state: &TeamState| {
+                        state.rounds.len() < ROUNDS_MAX || state.is_closed || has_round(state)
+                    };
                     state = self.wait(state, &mut patience, room, u64::MAX);
                 }
             }

@@ -201,3 +201,20 @@ fn a_team_writes_a_container_that_becomes_a_plain_file() {
     ["", "target=plain", "target=log"].into_iter().for_each(check);
     assert!(path.is_file());
 }
+
+/// Members that are not active run ahead, and begin a round as soon as one retires: the others join it.
+#[test]
+fn members_that_run_ahead_do_not_lose_each_other() {
+    for place in Place::all() {
+        let file = place.open(&options("active=1").patience(std::time::Duration::from_secs(20)));
+        let parts: Vec<Vec<u8>> = (0..4).map(|number| pattern(number as u64, 1000)).collect();
+        together(&file, 4, |number, member| {
+            for call in 0..500 {
+                let written = member.write_all(&parts[number], Hint::Contiguous);
+                assert_eq!(written.unwrap_or_else(|error| panic!("call {call}: {error}")), 1000);
+            }
+        });
+        file.close().unwrap();
+        assert!(place.content() == parts.concat().repeat(500));
+    }
+}
