@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Env(cmd::env::Args),
     /// Make plain files of containers
     Flatten(cmd::flatten::Args),
+    /// Measure a file system, and keep the settings of teams for it
+    Tune(cmd::tune::Args),
     /// Check a partition or a container, and repair it
     Doctor(cmd::doctor::Args),
     /// Measure Pario against plain files on this machine

@@ -33,6 +33,7 @@ pub(crate) mod status;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod truncate;
+pub(crate) mod tune;
 pub(crate) mod up;
 
 pub(crate) use self::dispatch::run;

@@ -234,7 +234,7 @@ fn a_run_without_a_home_that_is_killed_leaves_nothing() {
     assert!(until(|| is_empty(&world, "tmp")), "files are left in the temporary directory");
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let skipped = std::env::var_os("PARIO_TEST_SKIP_ROOT").is_some() || !rustix::process::geteuid().is_root();
     if skipped {
         eprintln!("SKIPPED, needs root");

@@ -17,4 +17,5 @@ mod ranks;
 mod running;
 mod streams;
 mod support;
+mod tuning;
 mod wedged;

@@ -50,6 +50,7 @@ mod counts;
 mod error;
 mod file;
 mod helpers;
+pub mod measure;
 mod meeting;
 mod member;
 mod membership;

@@ -37,6 +37,20 @@ pub enum TargetKind {
     Log,
 }
 
+impl TargetKind {
+    const ALL: [TargetKind; 3] = [TargetKind::Auto, TargetKind::Plain, TargetKind::Log];
+
+    /// As it is written in settings.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            TargetKind::Auto => "auto",
+            TargetKind::Plain => "plain",
+            TargetKind::Log => "log",
+        }
+    }
+}
+
 /// Settings of one handle; `None`: not set.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -108,10 +122,8 @@ impl TeamSettings {
                 self.active = Some(count.ok_or_else(|| wrong("write a number of threads, from 1 on"))?);
             }
             "target" => {
-                let kinds =
-                    [("auto", TargetKind::Auto), ("plain", TargetKind::Plain), ("log", TargetKind::Log)];
-                let kind = kinds.iter().find(|(name, _)| *name == value);
-                self.target = Some(kind.ok_or_else(|| wrong("write auto, plain or log"))?.1);
+                let kind = TargetKind::ALL.into_iter().find(|kind| kind.word() == value);
+                self.target = Some(kind.ok_or_else(|| wrong("write auto, plain or log"))?);
             }
             "write_behind" => {
                 self.write_behind = Some(match value {
@@ -172,7 +184,7 @@ pub(super) fn settings_for(name: &str, of_program: &TeamSettings) -> TeamResult<
     of_program.or(&of_environment).or(&of_file).check()
 }
 
-fn settings_path(look_up: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+pub(super) fn settings_path(look_up: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(path) = look_up("PARIO_TEAM_FILE") {
         return Some(path.into());
     }
@@ -182,7 +194,7 @@ fn settings_path(look_up: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> 
     config.map(|config| config.join("pario/team.toml"))
 }
 
-fn read_file(path: &Path, name: &str) -> TeamResult<TeamSettings> {
+pub(super) fn read_file(path: &Path, name: &str) -> TeamResult<TeamSettings> {
     match std::fs::read_to_string(path) {
         Ok(text) => of_text(&text, name).map_err(|error| bad(format!("{}: {error}", path.display()))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(TeamSettings::default()),
@@ -191,7 +203,7 @@ fn read_file(path: &Path, name: &str) -> TeamResult<TeamSettings> {
 }
 
 /// The settings of the longest directory that contains `name`, an absolute path or a path of a partition.
-fn of_text(text: &str, name: &str) -> TeamResult<TeamSettings> {
+pub(super) fn of_text(text: &str, name: &str) -> TeamResult<TeamSettings> {
     let file: SettingsFile = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
     let mut best: Option<(String, TeamSettings)> = None;
     for mut directory in file.directory {

@@ -6,8 +6,8 @@
 //! Never: reads a clock; learns from calls so small that the choice does not matter. Always: a choice lies inside of its limits.
 
 /// Smallest and largest saturation size.
-const SATURATION_MIN: u64 = 64 << 10;
-const SATURATION_MAX: u64 = 64 << 20;
+pub(super) const SATURATION_MIN: u64 = 64 << 10;
+pub(super) const SATURATION_MAX: u64 = 64 << 20;
 /// The saturation size at the beginning.
 const SATURATION_FIRST: u64 = 1 << 20;
 /// Calls by which a choice is judged; the fastest counts, since others were disturbed.

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use pario::team::{Arguments, CommonTarget, Hint, Position, TeamCode, TeamFile, TeamOptions, TeamPlace};
+use pario::team::{Arguments, CommonTarget, Hint, Position, TeamCode, TeamFile, TeamPlace};
 
 use super::common::{Place, at_positions, options, pattern, together};
 
@@ -187,11 +187,34 @@ fn a_team_writes_a_container_that_becomes_a_plain_file() {
     together(&file, 3, |number, member| member.write_all(&parts[number], Hint::Unknown).unwrap());
     file.close().unwrap();
     assert!(pario::containers::is_container(&path), "target=log made no container");
-    let again = TeamFile::open(&path, &TeamOptions::default().read(true)).unwrap();
-    let mut found = vec![0; parts.concat().len()];
-    again.read_at(0, &mut found).unwrap();
-    assert!(found == parts.concat(), "read through a team");
-    again.close().unwrap();
+    // A setting is for new files: an existing file keeps its kind.
+    let check = |settings: &str| {
+        let again = TeamFile::open(&path, &options(settings)).unwrap();
+        let mut found = vec![0; parts.concat().len()];
+        again.read_at(0, &mut found).unwrap();
+        assert!(found == parts.concat(), "read through a team with '{settings}'");
+        again.close().unwrap();
+    };
+    ["", "target=plain", "target=log"].into_iter().for_each(check);
     pario::containers::flatten(&pario::containers::LogOptions::default(), &path).unwrap();
     assert!(std::fs::read(&path).unwrap() == parts.concat(), "read as a plain file");
+    ["", "target=plain", "target=log"].into_iter().for_each(check);
+    assert!(path.is_file());
+}
+
+/// Members that are not active run ahead, and begin a round as soon as one retires: the others join it.
+#[test]
+fn members_that_run_ahead_do_not_lose_each_other() {
+    for place in Place::all() {
+        let file = place.open(&options("active=1").patience(std::time::Duration::from_secs(20)));
+        let parts: Vec<Vec<u8>> = (0..4).map(|number| pattern(number as u64, 1000)).collect();
+        together(&file, 4, |number, member| {
+            for call in 0..500 {
+                let written = member.write_all(&parts[number], Hint::Contiguous);
+                assert_eq!(written.unwrap_or_else(|error| panic!("call {call}: {error}")), 1000);
+            }
+        });
+        file.close().unwrap();
+        assert!(place.content() == parts.concat().repeat(500));
+    }
 }

@@ -35,10 +35,12 @@ pub(in crate::team) fn open(name: &Path, options: &TeamOptions) -> TeamResult<Op
     let absolute = std::path::absolute(name).map_err(|error| TeamError::from_io(&error, name.display()))?;
     let settings = settings_for(&absolute.to_string_lossy(), &options.settings)?;
     let shown = name.display().to_string();
+    // A setting is for new files: those of a file system that was tuned later stay readable.
     let (is_container, why) = match settings.target.unwrap_or_default() {
+        _ if crate::containers::is_container(name) => (true, "it is one"),
+        _ if name.is_file() => (false, "it is one"),
         TargetKind::Log => (true, "a setting"),
         TargetKind::Plain => (false, "a setting"),
-        TargetKind::Auto if crate::containers::is_container(name) => (true, "it is one"),
         TargetKind::Auto => (false, "the default for this file system"),
     };
     let target: Box<dyn TeamTarget> = if is_container {
