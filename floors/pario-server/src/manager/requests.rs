@@ -1,6 +1,6 @@
 //! Requests of clients: names, leases, uses and lengths of files.
 
-use pario_core::{Code, Fault, InodeId, Nanos, SessionId};
+use pario_core::{Code, Fault, FileKind, InodeId, Nanos, SessionId};
 use pario_net::message::{NameReply, NameRequest, Reply, Request, Want};
 use pario_sys::clock::wall_ns;
 use pario_sys::kill_point::{Point, reach};
@@ -86,6 +86,14 @@ impl Manager {
     fn name_request(&mut self, caller: RequestCaller, request: NameRequest, now: Nanos) -> Result<(), Fault> {
         if matches!(request, NameRequest::Stat { .. } | NameRequest::List { .. }) {
             return self.look(caller, request, now);
+        }
+        if let NameRequest::SetAttr { at, follow, change } = &request
+            && change.modified_ns.is_some()
+        {
+            // A length that a writer reports later would set the time again.
+            let attr = self.names.resolve(at, *follow)?;
+            let busy = if attr.kind == FileKind::File { vec![attr.inode] } else { Vec::new() };
+            return self.when_quiet(caller, (request, busy), now);
         }
         let answer = self.names.request(caller.origin(), &request, wall_ns())?;
         if let Some(unlinked) = answer.unlinked {

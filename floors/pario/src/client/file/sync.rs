@@ -76,6 +76,16 @@ impl OpenFile {
         self.data.faults.report_once(heard)
     }
 
+    /// Tells the manager the end of this process's writes, if it does not know it.
+    pub(in crate::client) fn report_end(&self) -> Result<(), Fault> {
+        if let Some(end) = self.data.length.end_to_report() {
+            let request = Request::Extend { inode: self.context.inode, end };
+            self.context.session.call(ServerIndex::MANAGER, &request)?;
+            self.data.length.end_reported(Some(end));
+        }
+        Ok(())
+    }
+
     /// A handle is closed; the last one ends the use of the file.
     pub(in crate::client) fn close(
         self: &Arc<Self>,
