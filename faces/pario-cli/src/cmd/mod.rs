@@ -23,6 +23,7 @@ pub(crate) mod logs;
 pub(crate) mod ls;
 mod many;
 pub(crate) mod mkdir;
+pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
@@ -33,6 +34,7 @@ pub(crate) mod status;
 pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod truncate;
+pub(crate) mod umount;
 pub(crate) mod up;
 
 pub(crate) use self::dispatch::run;
