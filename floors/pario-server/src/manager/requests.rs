@@ -100,6 +100,10 @@ impl Manager {
             self.unlinked(unlinked.attr);
         }
         if let (NameRequest::Open { how, .. }, NameReply::Attr { attr }) = (&request, &answer.reply) {
+            if attr.links == 0 && !self.unremoved.contains_key(&attr.inode) {
+                let text = format!("inode {}: its last name and its last user are gone", attr.inode);
+                return Err(Fault::new(Code::Stale, text));
+            }
             self.users.enter(caller.session, attr.inode);
             if how.truncate && (answer.needs_truncate.is_some() || self.unfinished.contains_key(&attr.inode))
             {
