@@ -15,6 +15,25 @@ pub enum FileKind {
     Directory,
     /// A symbolic link.
     Symlink,
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+}
+
+impl FileKind {
+    /// Whether the inode is only a name for an object of the kernel: pipe, socket or device.
+    #[must_use]
+    pub fn is_special(self) -> bool {
+        match self {
+            FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => true,
+            FileKind::File | FileKind::Directory | FileKind::Symlink => false,
+        }
+    }
 }
 
 /// Attributes of an inode. Times are nanoseconds since 1970.
@@ -22,7 +41,7 @@ pub enum FileKind {
 pub struct FileAttr {
     /// Inode number.
     pub inode: InodeId,
-    /// File, directory or symbolic link.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits (`0o7777`).
     pub mode: u32,
@@ -32,7 +51,8 @@ pub struct FileAttr {
     pub gid: u32,
     /// Number of directory entries for it; directories count their subdirectories too.
     pub links: u32,
-    /// Length in bytes; of a symbolic link that of its target; of a directory the number of its entries.
+    /// Length in bytes; of a symbolic link that of its target; of a directory the number of its entries; of a
+    /// device its number.
     pub size: u64,
     /// Grows with each truncation.
     pub generation: Generation,

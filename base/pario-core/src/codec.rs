@@ -277,6 +277,10 @@ impl Encode for FileKind {
             FileKind::File => 0,
             FileKind::Directory => 1,
             FileKind::Symlink => 2,
+            FileKind::Fifo => 3,
+            FileKind::Socket => 4,
+            FileKind::CharDevice => 5,
+            FileKind::BlockDevice => 6,
         };
         writer.put(&number);
     }
@@ -286,6 +290,10 @@ impl Encode for FileKind {
             0 => Ok(FileKind::File),
             1 => Ok(FileKind::Directory),
             2 => Ok(FileKind::Symlink),
+            3 => Ok(FileKind::Fifo),
+            4 => Ok(FileKind::Socket),
+            5 => Ok(FileKind::CharDevice),
+            6 => Ok(FileKind::BlockDevice),
             _ => Err(Malformed("unknown kind of file")),
         }
     }

@@ -120,6 +120,10 @@ codes! {
     Deadlock = 31, 35, "would wait for itself", "MPI_ERR_OTHER";
     /// A lock in use, requested without waiting.
     WouldBlock = 32, 11, "in use", "MPI_ERR_OTHER";
+    /// The inode has no such extended attribute.
+    NoAttribute = 33, 61, "no such attribute", "MPI_ERR_OTHER";
+    /// The inode has as many names as are possible.
+    TooManyLinks = 34, 31, "too many links", "MPI_ERR_OTHER";
 }
 
 /// A code and one sentence that names object and location.

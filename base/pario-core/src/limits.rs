@@ -33,6 +33,15 @@ pub const SESSIONS_REMEMBERED: usize = 4096;
 /// Tasks of clients that may wait for one thread of a server (manager, drain) or for one of its pools. Requests beyond it wait in their
 /// connections, which are not read meanwhile.
 pub const TASKS_WAITING_MAX: usize = 16 * IN_FLIGHT_MAX;
+/// Names of one inode.
+pub const LINKS_MAX: u32 = 65_000;
+/// Name of an extended attribute.
+pub const XATTR_NAME_BYTES_MAX: usize = 255;
+/// Value of an extended attribute.
+pub const XATTR_BYTES_MAX: usize = 64 << 10;
+/// Names and values of all extended attributes of an inode.
+pub const XATTRS_BYTES_MAX: usize = 1 << 20;
+
 /// Clients connected concurrently to one server.
 pub const CLIENTS_MAX: usize = 4096;
 

@@ -57,6 +57,10 @@ pub(crate) enum Command {
     Config(cmd::config::Args),
     /// Run a command with a partition of its own; without a command, a demonstration
     Run(cmd::run::Args),
+    /// Mount a partition in a directory, for any program
+    Mount(cmd::mount::Args),
+    /// End mounts
+    Umount(cmd::umount::Args),
     /// List a directory
     Ls(cmd::ls::Args),
     /// Copy files and trees between this machine and partitions

@@ -197,7 +197,9 @@ fn cure(code: Code, partition: Option<&str>) -> Option<String> {
         | Code::NotWritable
         | Code::NotReadable
         | Code::Deadlock
-        | Code::WouldBlock => return None,
+        | Code::WouldBlock
+        | Code::NoAttribute
+        | Code::TooManyLinks => return None,
     };
     Some(text.to_owned())
 }

@@ -13,7 +13,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PAR1");
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 32;
 /// Protocol version; both sides must speak the same one before 1.0.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 /// Body limit until the peer has proved knowledge of the secret.
 pub const GREETING_BODY_BYTES_MAX: usize = 4096;
 

@@ -11,7 +11,7 @@ mod names;
 pub use self::lock::{
     FoundLock, LockMode, LockShape, LockSpace, LockSpec, LockWaitLimit, PointerId, PointerMove,
 };
-pub use self::names::{At, Creator, NameReply, NameRequest, OpenHow};
+pub use self::names::{At, Creator, NameReply, NameRequest, OpenHow, XattrHow};
 
 use pario_core::{
     FileAttr, Generation, InodeId, Layout, LocalOffset, ObjectId, ServerIndex, SessionId, Space, encode_enum,

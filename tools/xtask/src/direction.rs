@@ -25,8 +25,8 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario", &["pario-core", "pario-view", "pario-sys", "pario-net", "pario-server"]),
 ];
 /// Allowed dependencies of every face; the scheduler is independent of Pario and can be used by any crate. The MPI face is one
-/// ABI-independent crate, and one per ABI on top of it.
-const FACES: &[&str] = &["pario", "pario-core", "pario-sched", "pario-mpi"];
+/// ABI-independent crate, and one per ABI on top of it; the command mounts through the POSIX face.
+const FACES: &[&str] = &["pario", "pario-core", "pario-sched", "pario-mpi", "pario-posix"];
 
 /// The fields of `cargo metadata` used here.
 #[derive(Debug, Deserialize)]

@@ -208,7 +208,14 @@ impl FindWalk<'_> {
                 Test::Empty => match facts.kind {
                     Some(FileKind::Directory) => place.read_dir()?.next().is_none(),
                     Some(FileKind::File) => facts.size == 0,
-                    Some(FileKind::Symlink) | None => false,
+                    Some(
+                        FileKind::Symlink
+                        | FileKind::Fifo
+                        | FileKind::Socket
+                        | FileKind::CharDevice
+                        | FileKind::BlockDevice,
+                    )
+                    | None => false,
                 },
             };
             if !holds {

@@ -23,6 +23,7 @@ pub(crate) mod logs;
 pub(crate) mod ls;
 mod many;
 pub(crate) mod mkdir;
+pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rm;
 pub(crate) mod rmdir;
@@ -34,6 +35,7 @@ pub(crate) mod touch;
 pub(crate) mod tree;
 pub(crate) mod truncate;
 pub(crate) mod tune;
+pub(crate) mod umount;
 pub(crate) mod up;
 
 pub(crate) use self::dispatch::run;

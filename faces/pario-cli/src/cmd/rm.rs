@@ -86,7 +86,12 @@ fn tree(context: &Context, partition: &Partition, dir: &TreePath, failures: &mut
         let place = dir.child(OsStr::from_bytes(&entry.name));
         let removed = match entry.attr.kind {
             FileKind::Directory => tree(context, partition, &place, failures),
-            FileKind::File | FileKind::Symlink => match partition.remove_file(&place.path) {
+            FileKind::File
+            | FileKind::Symlink
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::CharDevice
+            | FileKind::BlockDevice => match partition.remove_file(&place.path) {
                 // Another process removed the entry concurrently.
                 Err(error) if error.code() == Code::NotFound => Ok(()),
                 removed => removed.map_err(|error| CliError::remote(&place, &error)),

@@ -19,6 +19,7 @@ use crate::context::{Context, PARTITION_VARIABLE, complain};
 use crate::demo::{self, Demonstration};
 use crate::error::{CliError, CliResult, EXIT_PARTLY};
 use crate::job::{SignalWatch, exit_code};
+use crate::mount_process::{MountCommand, MountProcess};
 use crate::mpi::{self, MpiChoice, PRELOAD_VARIABLE};
 use crate::progress::CopyProgress;
 use crate::ranks::{self, Ranks};
@@ -40,6 +41,7 @@ Examples:
   pario run                                              a demonstration
   pario run --servers 4 --stage-out out/ -- ./simulate   up, run, stage out, down
   pario run --stage-in input/ -- sh -c 'pario ls -l pario://$PARIO_PARTITION/'
+  pario run --mount work -- ./simulate work/out          for programs that know files only
   pario run --store memory --memory 8GiB -- ./simulate
   pario run -n 4 -- ./simulate                           four ranks that are a group
   pario run -n 4 --nodes 2 --tag-output -- ./simulate    two nodes, played by this machine
@@ -65,6 +67,9 @@ pub(crate) struct Args {
     /// Put everything that is in the partition into this directory afterwards
     #[arg(long, value_name = "DIR")]
     stage_out: Option<PathBuf>,
+    /// Mount the partition in this directory while the command runs; it is made if it is missing
+    #[arg(long, value_name = "DIR", requires = "command")]
+    mount: Option<PathBuf>,
     /// Leave the partition running at the end
     #[arg(long)]
     keep: bool,
@@ -240,13 +245,13 @@ impl RunSession<'_> {
             self.watched("staging in", |progress| transfer::stage_in(dir, &partition, progress))?;
         }
         self.watch.stop.check()?;
-        let code = match self.args.command.is_empty() {
-            true => self.demonstrate(&partition)?,
-            false => match self.args.ranks {
-                None => exit_code(self.watch.run(&self.args.command, &self.variables())?),
-                Some(ranks) => self.ranks(ranks).run(self.watch)?,
-            },
-        };
+        let mount = self.mount()?;
+        let ran = self.execute(&partition);
+        // Before staging out: what the mount has not written is written now.
+        if let Some(mount) = mount {
+            mount.end();
+        }
+        let code = ran?;
         self.watch.stage_out();
         let Some(dir) = &self.args.stage_out else { return Ok(CommandResult { code, kept: false }) };
         let stage_out = |progress: &CopyProgress| transfer::stage_out(&partition, dir, progress);
@@ -264,6 +269,33 @@ impl RunSession<'_> {
                 Ok(CommandResult { code: if code == 0 { EXIT_PARTLY } else { code }, kept: true })
             }
         }
+    }
+
+    /// Runs the command, or the demonstration; returns the exit code.
+    fn execute(&self, partition: &Partition) -> CliResult<u8> {
+        match self.args.command.is_empty() {
+            true => self.demonstrate(partition),
+            false => match self.args.ranks {
+                None => Ok(exit_code(self.watch.run(&self.args.command, &self.variables())?)),
+                Some(ranks) => self.ranks(ranks).run(self.watch),
+            },
+        }
+    }
+
+    fn mount(&self) -> CliResult<Option<MountProcess>> {
+        let Some(dir) = &self.args.mount else { return Ok(None) };
+        std::fs::create_dir_all(dir)
+            .map_err(|error| CliError::failed(format!("--mount {}: {error}", dir.display())))?;
+        let (registry, name) = (self.registry.path().to_owned(), self.name().to_owned());
+        let command = MountCommand {
+            registry,
+            name,
+            dir: dir.clone(),
+            allow_other: false,
+            nonempty: false,
+            bound: true,
+        };
+        command.start().map(Some)
     }
 
     fn watched(

@@ -85,7 +85,12 @@ fn stat_file(context: &Context, args: &Args, text: &OsString) -> CliResult<StatR
     let attr = found.map_err(|error| CliError::remote(&place, &error))?;
     let target = match attr.kind {
         FileKind::Symlink => Some(place.read_link()?.display().to_string()),
-        FileKind::File | FileKind::Directory => None,
+        FileKind::File
+        | FileKind::Directory
+        | FileKind::Fifo
+        | FileKind::Socket
+        | FileKind::CharDevice
+        | FileKind::BlockDevice => None,
     };
     let wanted = attr.kind == FileKind::File && 0 < context.speech.verbose;
     let objects = if wanted { objects(&partition, &attr)? } else { Vec::new() };

@@ -80,7 +80,12 @@ impl TreeWalk<'_> {
             }
             match entry.attr.kind {
                 FileKind::Directory => self.seen.directories += 1,
-                FileKind::File | FileKind::Symlink => self.seen.files += 1,
+                FileKind::File
+                | FileKind::Symlink
+                | FileKind::Fifo
+                | FileKind::Socket
+                | FileKind::CharDevice
+                | FileKind::BlockDevice => self.seen.files += 1,
             }
             self.seen.bytes += if entry.attr.kind == FileKind::File { entry.attr.size } else { 0 };
             entries.push(entry);
@@ -97,6 +102,9 @@ impl TreeWalk<'_> {
             let about = match entry.attr.kind {
                 FileKind::File => format!("  [{}]", Size(entry.attr.size).rounded()),
                 FileKind::Directory => "/".to_owned(),
+                FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
+                    String::new()
+                }
                 FileKind::Symlink => {
                     format!(" -> {}", crate::error::one_line(&place.read_link()?.display().to_string()))
                 }
@@ -122,7 +130,12 @@ impl TreeWalk<'_> {
                     fact["entries"] = json!(self.facts(&place, level + 1)?)
                 }
                 FileKind::Symlink => fact["target"] = json!(place.read_link()?.to_string_lossy()),
-                FileKind::Directory | FileKind::File => {}
+                FileKind::Directory
+                | FileKind::File
+                | FileKind::Fifo
+                | FileKind::Socket
+                | FileKind::CharDevice
+                | FileKind::BlockDevice => {}
             }
             facts.push(fact);
         }

@@ -53,6 +53,10 @@ pub(super) fn fill(to: *mut libc::stat, attr: &FileAttr) -> Posix<()> {
         FileKind::File => libc::S_IFREG,
         FileKind::Directory => libc::S_IFDIR,
         FileKind::Symlink => libc::S_IFLNK,
+        FileKind::Fifo => libc::S_IFIFO,
+        FileKind::Socket => libc::S_IFSOCK,
+        FileKind::CharDevice => libc::S_IFCHR,
+        FileKind::BlockDevice => libc::S_IFBLK,
     };
     // SAFETY: a structure of numbers; all bits zero is one of its values.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };

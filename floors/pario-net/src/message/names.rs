@@ -2,7 +2,7 @@
 //!
 //! Always: a path travels as bytes, with the inode that it starts from.
 
-use pario_core::{AttrChange, DirEntry, FileAttr, InodeId, Striping, encode_enum, encode_struct};
+use pario_core::{AttrChange, DirEntry, FileAttr, FileKind, InodeId, Striping, encode_enum, encode_struct};
 
 /// Base directory of a path and the path. `path` may be empty (the base itself) and may hold slashes and symbolic links.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -132,6 +132,77 @@ pub enum NameRequest {
         /// The change.
         change: AttrChange,
     },
+    /// Attributes as the manager knows them: no lease is recalled, so the length may lag behind writers. Answer: `Attr`.
+    Find {
+        /// Path.
+        at: At,
+        /// Follow a symbolic link at the end.
+        follow: bool,
+    },
+    /// As `List`, with attributes as in `Find`. Answer: `Entries`.
+    Scan {
+        /// Path.
+        at: At,
+        /// Start after this name.
+        after: Option<Vec<u8>>,
+        /// Maximum number.
+        limit: u32,
+    },
+    /// Give an inode that is no directory one more name. Answer: `Attr`.
+    Link {
+        /// The inode; a symbolic link at the end is not followed.
+        from: At,
+        /// The new name.
+        to: At,
+    },
+    /// Make a named pipe, a socket or a device. Answer: `Attr`.
+    MakeNode {
+        /// Path.
+        at: At,
+        /// Its kind.
+        kind: FileKind,
+        /// Number of a device, else 0.
+        device: u64,
+        /// Owner and permission bits.
+        creator: Creator,
+    },
+    /// Exchange the inodes of two names, atomically. Answer: `Done`.
+    Exchange {
+        /// One name.
+        one: At,
+        /// The other.
+        two: At,
+    },
+    /// Value of an extended attribute. Answer: `Value`.
+    GetXattr {
+        /// Path; a symbolic link at the end is not followed.
+        at: At,
+        /// Name of the attribute.
+        name: Vec<u8>,
+    },
+    /// Names of all extended attributes. Answer: `XattrNames`.
+    ListXattrs {
+        /// Path; a symbolic link at the end is not followed.
+        at: At,
+    },
+    /// Set an extended attribute. Answer: `Done`.
+    SetXattr {
+        /// Path; a symbolic link at the end is not followed.
+        at: At,
+        /// Name of the attribute.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// Whether it must be new, or must exist.
+        how: XattrHow,
+    },
+    /// Remove an extended attribute. Answer: `Done`.
+    RemoveXattr {
+        /// Path; a symbolic link at the end is not followed.
+        at: At,
+        /// Name of the attribute.
+        name: Vec<u8>,
+    },
 }
 encode_enum!(NameRequest {
     1 => Open { at, how, creator, striping },
@@ -144,6 +215,31 @@ encode_enum!(NameRequest {
     8 => RemoveDir { at },
     9 => Rename { from, to, replace },
     10 => SetAttr { at, follow, change },
+    11 => Find { at, follow },
+    12 => Scan { at, after, limit },
+    13 => Link { from, to },
+    14 => MakeNode { at, kind, device, creator },
+    15 => Exchange { one, two },
+    16 => GetXattr { at, name },
+    17 => ListXattrs { at },
+    18 => SetXattr { at, name, value, how },
+    19 => RemoveXattr { at, name },
+});
+
+/// Whether an extended attribute must be new, or must exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XattrHow {
+    /// Create it, or replace its value.
+    Any {},
+    /// Fail if it exists.
+    Create {},
+    /// Fail if it does not exist.
+    Replace {},
+}
+encode_enum!(XattrHow {
+    1 => Any {},
+    2 => Create {},
+    3 => Replace {},
 });
 
 /// Answers to [`NameRequest`].
@@ -168,10 +264,22 @@ pub enum NameReply {
         /// The target.
         target: Vec<u8>,
     },
+    /// Value of an extended attribute.
+    Value {
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// Names of extended attributes, in the order of their bytes.
+    XattrNames {
+        /// The names.
+        names: Vec<Vec<u8>>,
+    },
 }
 encode_enum!(NameReply {
     1 => Done {},
     2 => Attr { attr },
     3 => Entries { entries, more },
     4 => Target { target },
+    5 => Value { value },
+    6 => XattrNames { names },
 });

@@ -1,4 +1,4 @@
-//! `stat` and listings: recall write-back leases first, then reply.
+//! `stat`, listings and new times of modification: recall write-back leases first, then carry out and reply.
 //!
 //! Never: recalls a lease of the caller; it knows its own length. A lease that it held under an earlier manager process is measured first:
 //! the caller may have closed the file since, and no longer know the length.
@@ -38,11 +38,30 @@ impl Manager {
                 .filter(|entry| entry.attr.kind == FileKind::File)
                 .map(|entry| entry.attr.inode)
                 .collect(),
-            NameReply::Attr { .. } | NameReply::Done {} | NameReply::Target { .. } => Vec::new(),
+            NameReply::Attr { .. }
+            | NameReply::Done {}
+            | NameReply::Target { .. }
+            | NameReply::Value { .. }
+            | NameReply::XattrNames { .. } => Vec::new(),
         };
+        if !busy.iter().any(|inode| self.is_written_back(*inode, caller)) {
+            self.reply(caller, Reply::Name { reply });
+            return Ok(());
+        }
+        self.when_quiet(caller, (request, busy), now)
+    }
+
+    /// Carries out a request when no other session writes back one of the files.
+    pub(super) fn when_quiet(
+        &mut self,
+        caller: RequestCaller,
+        (request, files): (NameRequest, Vec<InodeId>),
+        now: Nanos,
+    ) -> Result<(), Fault> {
         let busy: Vec<InodeId> =
-            busy.into_iter().filter(|inode| self.is_written_back(*inode, caller)).collect();
+            files.into_iter().filter(|inode| self.is_written_back(*inode, caller)).collect();
         if busy.is_empty() {
+            let reply = self.names.request(caller.origin(), &request, wall_ns())?.reply;
             self.reply(caller, Reply::Name { reply });
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! Requests of clients: names, leases, uses and lengths of files.
 
-use pario_core::{Code, Fault, InodeId, Nanos, SessionId};
+use pario_core::{Code, Fault, FileKind, InodeId, Nanos, SessionId};
 use pario_net::message::{NameReply, NameRequest, Reply, Request, Want};
 use pario_sys::clock::wall_ns;
 use pario_sys::kill_point::{Point, reach};
@@ -87,11 +87,23 @@ impl Manager {
         if matches!(request, NameRequest::Stat { .. } | NameRequest::List { .. }) {
             return self.look(caller, request, now);
         }
+        if let NameRequest::SetAttr { at, follow, change } = &request
+            && change.modified_ns.is_some()
+        {
+            // A length that a writer reports later would set the time again.
+            let attr = self.names.resolve(at, *follow)?;
+            let busy = if attr.kind == FileKind::File { vec![attr.inode] } else { Vec::new() };
+            return self.when_quiet(caller, (request, busy), now);
+        }
         let answer = self.names.request(caller.origin(), &request, wall_ns())?;
         if let Some(unlinked) = answer.unlinked {
             self.unlinked(unlinked.attr);
         }
         if let (NameRequest::Open { how, .. }, NameReply::Attr { attr }) = (&request, &answer.reply) {
+            if attr.links == 0 && !self.unremoved.contains_key(&attr.inode) {
+                let text = format!("inode {}: its last name and its last user are gone", attr.inode);
+                return Err(Fault::new(Code::Stale, text));
+            }
             self.users.enter(caller.session, attr.inode);
             if how.truncate && (answer.needs_truncate.is_some() || self.unfinished.contains_key(&attr.inode))
             {

@@ -114,6 +114,7 @@ impl Names {
         edit.batch.set_frees();
         edit.batch.delete(&rows::orphan(inode));
         edit.batch.delete(&rows::truncation(inode));
+        self.xattrs.drop_all(&self.tree.ledger, inode, &mut edit.batch)?;
         let writers: Vec<_> = self.sessions.writers_of(inode).collect();
         for session in &writers {
             edit.batch.delete(&rows::writer(inode, *session));
@@ -183,6 +184,9 @@ impl Names {
                 Err(Fault::new(Code::IsDirectory, format!("inode {inode}: is a directory")))
             }
             FileKind::Symlink => Err(Fault::new(Code::Invalid, format!("inode {inode}: is a symbolic link"))),
+            FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
+                Err(Fault::new(Code::Invalid, format!("inode {inode}: is a special file")))
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each row is self-contained, so that a lost one leaves others that contradict it: a file in a missing directory, two names of one inode,
 //! a directory with a wrong count. Never: removes a name with attributes. Always: afterwards every inode has one name that leads to the
-//! root; unreachable inodes are in `/lost+found`; no inode number is reused.
+//! root, or several if all of them say so; unreachable inodes are in `/lost+found`; no inode number is reused.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -25,7 +25,7 @@ type Name = (InodeId, Vec<u8>);
 /// Makes the rows consistent; returns the number of changed rows.
 pub(super) fn mend(ledger: &mut Ledger, defaults: Layout) -> Result<u64, Fault> {
     let mut before = EntryMap::new();
-    for prefix in [b'c', b'e', b'o', b'p'] {
+    for prefix in [b'c', b'e', b'i', b'n', b'o', b'p', b'x'] {
         scan(ledger, &[prefix], |key, value| {
             before.insert(key.to_vec(), value.to_vec());
             Ok(())
@@ -56,6 +56,8 @@ pub(super) fn mend(ledger: &mut Ledger, defaults: Layout) -> Result<u64, Fault> 
 
 struct Mending {
     entries: BTreeMap<Name, NameEntry>,
+    /// Attributes of inodes with several names.
+    linked: HashMap<InodeId, FileAttr>,
     /// Known names of inodes.
     locations: HashMap<InodeId, NameLocation>,
     orphans: HashSet<InodeId>,
@@ -68,6 +70,7 @@ impl Mending {
     fn load(before: &EntryMap, defaults: Layout) -> Mending {
         let mut tree = Mending {
             entries: BTreeMap::new(),
+            linked: HashMap::new(),
             locations: HashMap::new(),
             orphans: HashSet::new(),
             next_inode: InodeId::ROOT.0 + 1,
@@ -92,6 +95,12 @@ impl Mending {
                         tree.locations.insert(inode, place);
                     }
                 }
+                b'i' => {
+                    if let Ok(attr) = rows::decode(key, value) {
+                        tree.linked.insert(inode, attr);
+                    }
+                }
+                b'n' | b'x' => {}
                 b'o' => drop(tree.orphans.insert(inode)),
                 _ => {
                     if let Ok(NameCounters { next_inode, next_stamp, .. }) = rows::decode(key, value) {
@@ -107,11 +116,14 @@ impl Mending {
         tree
     }
 
-    /// Of several names of an inode the one in its name row stays, else the one changed last.
+    /// Of several names of an inode that has one the name in its name row stays, else the one changed last.
     fn give_one_name_each(&mut self) {
         let mut best: HashMap<InodeId, (bool, u64, Name)> = HashMap::new();
         for ((parent, name), entry) in &self.entries {
             let inode = entry.attr.inode;
+            if rows::is_linked(&entry.attr) {
+                continue;
+            }
             let place = NameLocation { parent: *parent, name: name.clone() };
             let this =
                 (self.locations.get(&inode) == Some(&place), entry.attr.changed_ns, (*parent, name.clone()));
@@ -120,7 +132,8 @@ impl Mending {
                 _ => drop(best.insert(inode, this)),
             }
         }
-        self.entries.retain(|name, entry| best[&entry.attr.inode].2 == *name);
+        let stays = |name: &Name, inode| best.get(&inode).is_none_or(|best| best.2 == *name);
+        self.entries.retain(|name, entry| rows::is_linked(&entry.attr) || stays(name, entry.attr.inode));
     }
 
     /// Recreates missing directories that have entries, at their old name if that is known.
@@ -205,21 +218,40 @@ impl Mending {
 
     fn rows(&self, before: &EntryMap) -> EntryMap {
         let mut after = EntryMap::new();
-        for ((parent, name), entry) in &self.entries {
-            after.insert(rows::entry(*parent, name), rows::encode(entry));
-            let place = NameLocation { parent: *parent, name: name.clone() };
-            after.insert(rows::location(entry.attr.inode), rows::encode(&place));
+        let mut counts: HashMap<InodeId, u32> = HashMap::new();
+        for entry in self.entries.values() {
+            *counts.entry(entry.attr.inode).or_default() += 1;
         }
-        let named: HashSet<InodeId> = self.entries.values().map(|entry| entry.attr.inode).collect();
-        for inode in self.orphans.difference(&named) {
+        for ((parent, name), entry) in &self.entries {
+            let (inode, count) = (entry.attr.inode, counts[&entry.attr.inode]);
+            let place = NameLocation { parent: *parent, name: name.clone() };
+            after.insert(rows::location(inode), rows::encode(&place));
+            let mut entry = entry.clone();
+            if rows::is_linked(&entry.attr) || 1 < count {
+                let attr = self.linked.get(&inode).copied().unwrap_or(entry.attr);
+                if 1 < count {
+                    after.insert(rows::inode(inode), rows::encode(&FileAttr { links: count, ..attr }));
+                    after.insert(rows::name(inode, &place), Vec::new());
+                }
+                entry.attr = FileAttr { links: count, ..attr };
+            }
+            after.insert(rows::entry(*parent, name), rows::encode(&entry));
+        }
+        for inode in self.orphans.iter().filter(|inode| !counts.contains_key(inode)) {
             let key = rows::orphan(*inode);
             if let Some(value) = before.get(&key) {
                 after.insert(key, value.clone());
             }
         }
+        for (key, value) in before.iter().filter(|(key, _)| key.starts_with(&rows::all_xattrs())) {
+            let exists = |inode: InodeId| counts.contains_key(&inode) || self.orphans.contains(&inode);
+            if rows::number_of(key).is_ok_and(|number| exists(InodeId(number))) {
+                after.insert(key.clone(), value.clone());
+            }
+        }
         let counters = NameCounters {
             next_inode: InodeId(self.next_inode),
-            inodes: self.entries.len() as u64,
+            inodes: counts.len() as u64,
             next_stamp: self.next_stamp,
         };
         after.insert(rows::counters(), rows::encode(&counters));

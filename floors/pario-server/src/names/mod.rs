@@ -26,6 +26,7 @@ pub mod sessions;
 pub mod threads;
 pub mod tree;
 mod unmake;
+mod xattrs;
 
 pub use ledger::{Ledger, LedgerPace, LedgerStats, SyncDone};
 pub use length::{PendingObjectChange, Truncation};

@@ -13,20 +13,21 @@ use pario_core::limits::LIST_PAGE_ENTRIES;
 use pario_core::{
     AttrChange, Code, DirEntry, Fault, FileAttr, FileKind, Generation, InodeId, Layout, SessionId,
 };
-use pario_net::message::{At, NameReply, NameRequest};
+use pario_net::message::{At, NameReply, NameRequest, XattrHow};
 use pario_store::disk::Disk;
 use serde::Serialize;
 
 use super::batch::Batch;
 use super::edit::Edit;
 use super::ledger::{Ledger, LedgerPace, LedgerStats, SyncDone};
-use super::make::OpenRequest;
+use super::make::{NodeRequest, OpenRequest};
 use super::mend::mend;
 use super::recover::{LedgerSpec, Recovery};
 use super::rows::{self, NameCounters, NameEntry, NameLocation, WriterProcess};
 use super::sessions::{Sessions, scan};
 use super::tree::{AtEnd, AttrLocation, NameTree, NamedInode, fault};
 use super::unmake::RenameRequest;
+use super::xattrs::{XattrIndex, XattrRequest};
 
 /// Origin of a request: a session, and the number of the request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -85,6 +86,7 @@ pub struct Names {
     pub(super) tree: NameTree,
     pub(super) counters: NameCounters,
     pub(super) sessions: Sessions,
+    pub(super) xattrs: XattrIndex,
     pub(super) defaults: Layout,
 }
 
@@ -131,7 +133,8 @@ impl Names {
             None => make_root(&mut ledger, defaults)?,
         };
         let sessions = Sessions::load(&ledger)?;
-        Ok(Names { tree: NameTree { ledger }, counters, sessions, defaults })
+        let xattrs = XattrIndex::load(&ledger)?;
+        Ok(Names { tree: NameTree { ledger }, counters, sessions, xattrs, defaults })
     }
 
     /// Carries out a request. A change that this origin made before is not repeated: its kept reply is returned.
@@ -142,17 +145,26 @@ impl Names {
         wall_ns: u64,
     ) -> Result<NameAnswer, Fault> {
         match request {
-            NameRequest::Stat { at, follow } => Ok(attr_answer(self.resolve(at, *follow)?)),
-            NameRequest::List { at, after, limit } => {
+            NameRequest::Stat { at, follow } | NameRequest::Find { at, follow } => {
+                Ok(attr_answer(self.resolve(at, *follow)?))
+            }
+            NameRequest::List { at, after, limit } | NameRequest::Scan { at, after, limit } => {
                 self.list(at, after.as_deref(), *limit).map(NameAnswer::plain)
             }
             NameRequest::ReadLink { at } => self.read_link(at).map(NameAnswer::plain),
+            NameRequest::GetXattr { at, name } => self.get_xattr(at, name).map(NameAnswer::plain),
+            NameRequest::ListXattrs { at } => self.list_xattrs(at).map(NameAnswer::plain),
             NameRequest::Open { .. }
             | NameRequest::MakeDir { .. }
             | NameRequest::Symlink { .. }
             | NameRequest::Remove { .. }
             | NameRequest::RemoveDir { .. }
             | NameRequest::Rename { .. }
+            | NameRequest::Link { .. }
+            | NameRequest::MakeNode { .. }
+            | NameRequest::Exchange { .. }
+            | NameRequest::SetXattr { .. }
+            | NameRequest::RemoveXattr { .. }
             | NameRequest::SetAttr { .. } => match self.kept(origin)? {
                 Some(answer) => Ok(answer),
                 None => self.change(origin, request, wall_ns),
@@ -286,7 +298,27 @@ impl Names {
             NameRequest::SetAttr { at, follow, change } => {
                 self.set_attr(origin, (at, *follow), change, wall_ns)
             }
-            NameRequest::Stat { .. } | NameRequest::List { .. } | NameRequest::ReadLink { .. } => {
+            NameRequest::Link { from, to } => self.link(origin, (from, to), wall_ns),
+            NameRequest::MakeNode { at, kind, device, creator } => {
+                let wish = NodeRequest { at, kind: *kind, device: *device, creator: *creator };
+                self.make_node(origin, &wish, wall_ns)
+            }
+            NameRequest::Exchange { one, two } => self.exchange(origin, (one, two), wall_ns),
+            NameRequest::SetXattr { at, name, value, how } => {
+                let wish = XattrRequest { at, name, value: Some(value), how: *how };
+                self.set_xattr(origin, &wish, wall_ns)
+            }
+            NameRequest::RemoveXattr { at, name } => {
+                let wish = XattrRequest { at, name, value: None, how: XattrHow::Any {} };
+                self.set_xattr(origin, &wish, wall_ns)
+            }
+            NameRequest::Stat { .. }
+            | NameRequest::List { .. }
+            | NameRequest::Find { .. }
+            | NameRequest::Scan { .. }
+            | NameRequest::GetXattr { .. }
+            | NameRequest::ListXattrs { .. }
+            | NameRequest::ReadLink { .. } => {
                 unreachable!("requests that change nothing are answered before")
             }
         }
@@ -301,7 +333,8 @@ impl Names {
         let limit = limit.clamp(1, LIST_PAGE_ENTRIES) as usize;
         let page = self.tree.ledger.page(&rows::entries(node.inode()), after.as_deref(), limit)?;
         let entries = page.rows.iter().map(|(key, value)| {
-            Ok(DirEntry { name: rows::name_of_entry(key).to_vec(), attr: rows::decode_attr(key, value)? })
+            let attr = self.tree.current(rows::decode_attr(key, value)?)?;
+            Ok(DirEntry { name: rows::name_of_entry(key).to_vec(), attr })
         });
         Ok(NameReply::Entries { entries: entries.collect::<Result<_, Fault>>()?, more: page.more })
     }
@@ -338,7 +371,7 @@ impl Names {
         self.commit(origin, edit, attr_answer(attr))
     }
 
-    fn home_of(&self, at: &At, follow: bool) -> Result<AttrLocation, Fault> {
+    pub(super) fn home_of(&self, at: &At, follow: bool) -> Result<AttrLocation, Fault> {
         if at.path.is_empty() {
             return self.tree.attr_location(at.base);
         }
@@ -404,7 +437,7 @@ fn make_root(ledger: &mut Ledger, layout: Layout) -> Result<NameCounters, Fault>
     };
     let place = NameLocation { parent: InodeId(0), name: Vec::new() };
     let counters = NameCounters { next_inode: InodeId(InodeId::ROOT.0 + 1), inodes: 1, next_stamp: 1 };
-    let node = NamedInode { location: place, entry: NameEntry { attr, target: Vec::new() } };
+    let node = NamedInode { location: place, entry: NameEntry { attr, target: Vec::new() }, linked: false };
     let mut batch = Batch::default();
     batch.put(&rows::entry(node.location.parent, &node.location.name), &rows::encode(&node.entry));
     batch.put(&rows::location(attr.inode), &rows::encode(&node.location));

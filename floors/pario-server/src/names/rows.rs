@@ -4,18 +4,21 @@
 //! order of their names' bytes.
 
 use pario_core::codec::{Encode, Malformed, Reader, Writer, from_bytes, to_bytes};
-use pario_core::{Code, Fault, FileAttr, Generation, InodeId, SessionId, encode_struct};
+use pario_core::{Code, Fault, FileAttr, FileKind, Generation, InodeId, SessionId, encode_struct};
 
 const COUNTERS: u8 = b'c';
 const ENTRY: u8 = b'e';
+const INODE: u8 = b'i';
+const NAME: u8 = b'n';
 const ORPHAN: u8 = b'o';
 const LOCATION: u8 = b'p';
 const REPLY: u8 = b'r';
 const SESSION: u8 = b's';
 const TRUNCATION: u8 = b't';
 const WRITER: u8 = b'w';
+const XATTR: u8 = b'x';
 
-/// The only name of an inode. The root has the empty name in inode 0, which does not exist.
+/// A name of an inode. The root has the empty name in inode 0, which does not exist.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameLocation {
     /// The directory.
@@ -28,12 +31,18 @@ encode_struct!(NameLocation { parent, name });
 /// The entry of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NameEntry {
-    /// The inode's attributes, stored here since no inode has two names.
+    /// The inode's attributes. Of an inode that has, or had, two names only number, kind and layout are valid here: see [`is_linked`].
     pub attr: FileAttr,
     /// The target of a symbolic link, else empty.
     pub target: Vec<u8>,
 }
 encode_struct!(NameEntry { attr, target });
+
+/// Whether the attributes of an entry's inode are in a row of their own, since it has, or had, two names.
+#[must_use]
+pub fn is_linked(stored: &FileAttr) -> bool {
+    1 < stored.links && stored.kind != FileKind::Directory
+}
 
 /// Counters of the whole name space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +98,48 @@ pub fn location(inode: InodeId) -> Vec<u8> {
 /// Key prefix of the rows with inodes' names.
 pub fn locations() -> Vec<u8> {
     vec![LOCATION]
+}
+
+/// The row with the attributes of an inode that has, or had, two names.
+pub fn inode(inode: InodeId) -> Vec<u8> {
+    numbered(INODE, inode.0)
+}
+
+/// The row of one of several names of an inode; its value is empty.
+pub fn name(inode: InodeId, place: &NameLocation) -> Vec<u8> {
+    let mut key = numbered(NAME, inode.0);
+    key.extend_from_slice(&place.parent.0.to_be_bytes());
+    key.extend_from_slice(&place.name);
+    key
+}
+
+/// Key prefix of the names of an inode that has, or had, two.
+pub fn names(inode: InodeId) -> Vec<u8> {
+    numbered(NAME, inode.0)
+}
+
+/// The name in the key of one of several names.
+pub fn location_of_name(key: &[u8]) -> Result<NameLocation, Fault> {
+    let parent = key.get(1 + 8..).and_then(<[u8]>::first_chunk).copied();
+    let parent = parent.map(u64::from_be_bytes).ok_or_else(|| damaged(key, Malformed("key too short")))?;
+    Ok(NameLocation { parent: InodeId(parent), name: key.get(1 + 16..).unwrap_or_default().to_vec() })
+}
+
+/// The row of an extended attribute.
+pub fn xattr(inode: InodeId, name: &[u8]) -> Vec<u8> {
+    let mut key = numbered(XATTR, inode.0);
+    key.extend_from_slice(name);
+    key
+}
+
+/// Key prefix of the extended attributes of an inode.
+pub fn xattrs(inode: InodeId) -> Vec<u8> {
+    numbered(XATTR, inode.0)
+}
+
+/// Key prefix of all extended attributes.
+pub fn all_xattrs() -> Vec<u8> {
+    vec![XATTR]
 }
 
 /// The row of an inode without a name.
@@ -227,8 +278,14 @@ mod tests {
         assert_eq!(location(InodeId(3)), [b'p', 0, 0, 0, 0, 0, 0, 0, 3]);
         assert_eq!(reply(SessionId(1), 0x0203), [b'r', 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
         assert_eq!(writer(InodeId(1), SessionId(2)), [b'w', 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
-        let letters = [COUNTERS, ENTRY, ORPHAN, LOCATION, REPLY, SESSION, TRUNCATION, WRITER];
-        assert_eq!(letters, *b"ceoprstw");
+        let place = NameLocation { parent: InodeId(2), name: b"n".to_vec() };
+        let key = name(InodeId(1), &place);
+        assert_eq!(key, [b'n', 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, b'n']);
+        assert_eq!(location_of_name(&key).unwrap(), place);
+        assert_eq!(xattr(InodeId(1), b"user.a"), *b"x\0\0\0\0\0\0\0\x01user.a");
+        let letters =
+            [COUNTERS, ENTRY, INODE, NAME, ORPHAN, LOCATION, REPLY, SESSION, TRUNCATION, WRITER, XATTR];
+        assert_eq!(letters, *b"ceinoprstwx");
     }
 
     #[test]

@@ -15,8 +15,10 @@ use super::rows::{self, NameEntry, NameLocation};
 pub struct NamedInode {
     /// Its name.
     pub location: NameLocation,
-    /// Its entry.
+    /// Its entry, with its current attributes.
     pub entry: NameEntry,
+    /// Whether its attributes are in a row of their own: it has, or had, two names.
+    pub linked: bool,
 }
 
 impl NamedInode {
@@ -135,8 +137,30 @@ impl NameTree {
     pub fn lookup(&self, parent: InodeId, name: &[u8]) -> Result<Option<NamedInode>, Fault> {
         let key = rows::entry(parent, name);
         let Some(value) = self.ledger.get(&key)? else { return Ok(None) };
-        let entry = rows::decode(&key, &value)?;
-        Ok(Some(NamedInode { location: NameLocation { parent, name: name.to_vec() }, entry }))
+        let mut entry: NameEntry = rows::decode(&key, &value)?;
+        let linked = rows::is_linked(&entry.attr);
+        entry.attr = self.current(entry.attr)?;
+        Ok(Some(NamedInode { location: NameLocation { parent, name: name.to_vec() }, entry, linked }))
+    }
+
+    /// The attributes of an entry's inode, which are elsewhere if it has, or had, two names.
+    pub fn current(&self, stored: FileAttr) -> Result<FileAttr, Fault> {
+        if !rows::is_linked(&stored) {
+            return Ok(stored);
+        }
+        let key = rows::inode(stored.inode);
+        let value = self.ledger.get(&key)?.ok_or_else(|| {
+            let text = format!("names: inode {} has two names and no attributes", stored.inode);
+            Fault::new(Code::Corrupt, text)
+        })?;
+        rows::decode(&key, &value)
+    }
+
+    /// A name of an inode with several, other than `place`.
+    pub fn another_name(&self, inode: InodeId, place: &NameLocation) -> Result<Option<NameLocation>, Fault> {
+        let page = self.ledger.page(&rows::names(inode), None, 2)?;
+        let mut names = page.rows.iter().map(|(key, _)| rows::location_of_name(key));
+        names.find(|name| name.as_ref() != Ok(place)).transpose()
     }
 
     /// The inode of a path; `NotFound` if there is none.

@@ -2,11 +2,12 @@
 //!
 //! Always: the root and the targets of `.` and `..` are never removed.
 
-use pario_core::{Code, Fault, FileAttr, InodeId};
+use pario_core::{Code, Fault, FileAttr, FileKind, InodeId};
 use pario_net::message::{At, NameReply};
 
 use super::edit::Edit;
 use super::name_space::{NameAnswer, Names, RequestOrigin, Unlinked};
+use super::rows::NameLocation;
 use super::tree::{AtEnd, NamedInode, Walked, fault, show};
 
 /// Arguments of a `Rename`.
@@ -58,8 +59,24 @@ impl Names {
         wall_ns: u64,
     ) -> Result<NameAnswer, Fault> {
         let mut edit = Edit::new(self.counters, wall_ns);
-        let orphan = edit.unlink(parent, node);
+        let heir = self.heir(node)?;
+        let orphan = edit.unlink(parent, node, heir.as_ref());
+        self.drop_xattrs_of(&mut edit, node)?;
         self.commit(origin, edit, done(orphan))
+    }
+
+    /// Another name of an inode with several.
+    fn heir(&self, node: &NamedInode) -> Result<Option<NameLocation>, Fault> {
+        if !node.linked || node.attr().links < 2 {
+            return Ok(None);
+        }
+        self.tree.another_name(node.inode(), &node.location)
+    }
+
+    /// The inode of a removed name goes with its last one; that of a file stays as an orphan until its objects are removed.
+    fn drop_xattrs_of(&self, edit: &mut Edit, node: &NamedInode) -> Result<(), Fault> {
+        let stays = node.attr().kind == FileKind::File || (node.linked && 1 < node.attr().links);
+        if stays { Ok(()) } else { self.xattrs.drop_all(&self.tree.ledger, node.inode(), &mut edit.batch) }
     }
 
     pub(super) fn rename(
@@ -82,8 +99,39 @@ impl Names {
         }
         let mut edit = Edit::new(self.counters, wall_ns);
         let to = (&target.parent, target.name.as_slice());
-        let orphan = edit.rename((&from_parent, &node), to, target.replaced.as_ref());
+        let replaced = match &target.replaced {
+            Some(replaced) => {
+                self.drop_xattrs_of(&mut edit, replaced)?;
+                Some((replaced, self.heir(replaced)?))
+            }
+            None => None,
+        };
+        let orphan = edit.rename((&from_parent, &node), to, replaced);
         self.commit(origin, edit, done(orphan))
+    }
+
+    pub(super) fn exchange(
+        &mut self,
+        origin: RequestOrigin,
+        (one, two): (&At, &At),
+        wall_ns: u64,
+    ) -> Result<NameAnswer, Fault> {
+        let (one_parent, first) = self.named(one)?;
+        let (two_parent, second) = self.named(two)?;
+        if first.inode() == second.inode() {
+            return Ok(done(None));
+        }
+        for ((node, from), (parent, to)) in
+            [((&first, one), (&two_parent, two)), ((&second, two), (&one_parent, one))]
+        {
+            if node.is_directory() && self.tree.is_above(node.inode(), parent.inode())? {
+                let text = format!("{}: cannot be moved below itself, to {}", show(from), show(to));
+                return Err(Fault::new(Code::Invalid, text));
+            }
+        }
+        let mut edit = Edit::new(self.counters, wall_ns);
+        edit.exchange((&one_parent, &first), (&two_parent, &second));
+        self.commit(origin, edit, done(None))
     }
 
     /// The entry that a path names, with its directory. The root, and the targets of `.` and `..`, cannot be removed.

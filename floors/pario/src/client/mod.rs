@@ -19,7 +19,8 @@ pub(crate) use file::lease::{LeaseObserver, LeasedAccess};
 pub use file::locks::table as lock_table;
 pub(crate) use file::locks::{AccessKind, AccessLock, Guarded};
 pub use file::locks::{
-    FoundRecord, LockHolder, LockOptions, PendingLock, RangeLock, RecordLocks, RecordMode, RecordWait,
+    FoundRecord, LockCancel, LockHolder, LockOptions, PendingLock, RangeLock, RecordLocks, RecordMode,
+    RecordWait,
 };
 pub(crate) use file::ordered::check_shown_once;
 pub(crate) use file::pointer::GroupPointer;

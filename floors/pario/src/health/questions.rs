@@ -92,9 +92,13 @@ pub fn measure(partition: &Partition, server: ServerIndex, object: ObjectId) -> 
 pub fn inode(partition: &Partition, inode: InodeId) -> Result<Option<FileAttr>> {
     match partition.mount_handle().name_call(NameRequest::Stat { at: At::inode(inode), follow: false }) {
         Ok(NameReply::Attr { attr }) => Ok(Some(attr)),
-        Ok(NameReply::Done {} | NameReply::Entries { .. } | NameReply::Target { .. }) => {
-            Err(unexpected_reply("Stat").into())
-        }
+        Ok(
+            NameReply::Done {}
+            | NameReply::Entries { .. }
+            | NameReply::Target { .. }
+            | NameReply::Value { .. }
+            | NameReply::XattrNames { .. },
+        ) => Err(unexpected_reply("Stat").into()),
         Err(fault) if matches!(fault.code, Code::NotFound | Code::Stale) => Ok(None),
         Err(fault) => Err(fault.into()),
     }

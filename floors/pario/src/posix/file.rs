@@ -158,7 +158,12 @@ impl PosixPath {
     pub fn remove(&self) -> Posix<()> {
         match self.stat(false)?.kind {
             FileKind::Directory => self.rmdir(),
-            FileKind::File | FileKind::Symlink => self.unlink(),
+            FileKind::File
+            | FileKind::Symlink
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::CharDevice
+            | FileKind::BlockDevice => self.unlink(),
         }
     }
 

@@ -168,8 +168,13 @@ fn final_path(job: &FileJob) -> TransferResult<TreePath> {
             refused(format!("{from} and {to} are the same file"))
         }
         Some(FileKind::File) => Ok(to),
-        Some(FileKind::Symlink) | None => {
-            refused(format!("{to}: is neither a file nor a directory, and is not replaced"))
-        }
+        Some(
+            FileKind::Symlink
+            | FileKind::Fifo
+            | FileKind::Socket
+            | FileKind::CharDevice
+            | FileKind::BlockDevice,
+        )
+        | None => refused(format!("{to}: is neither a file nor a directory, and is not replaced")),
     }
 }

@@ -97,7 +97,7 @@ impl FileStat {
 impl From<FileAttr> for FileStat {
     fn from(attr: FileAttr) -> FileStat {
         FileStat {
-            kind: Some(attr.kind),
+            kind: (!attr.kind.is_special()).then_some(attr.kind),
             size: attr.size,
             mode: attr.mode,
             uid: attr.uid,

@@ -68,7 +68,9 @@ impl Comparisons {
             }
             Some(FileKind::Directory) => self.directory(pair),
             Some(FileKind::Symlink) => compare_links(pair),
-            None => Ok(()),
+            Some(FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice) | None => {
+                Ok(())
+            }
         };
         self.failures.extend(walked.err());
     }

@@ -58,10 +58,12 @@ impl CopyWalk<'_> {
             }
             Some(FileKind::Directory) => self.directory(&pair, stat, depth),
             Some(FileKind::Symlink) => link(run, &pair, &stat),
-            None => Err(TransferError::refused(format!(
-                "{}: only files, directories and symbolic links are copied",
-                pair.from
-            ))),
+            Some(FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice) | None => {
+                Err(TransferError::refused(format!(
+                    "{}: only files, directories and symbolic links are copied",
+                    pair.from
+                )))
+            }
         };
         if let Err(error) = done {
             run.fail(error);

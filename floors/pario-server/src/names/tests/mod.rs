@@ -4,6 +4,7 @@ mod damage;
 mod faulty;
 mod kill;
 mod ledger;
+mod links;
 mod model;
 mod power_cut;
 mod scale;

@@ -214,6 +214,9 @@ pub(super) fn read_tree(world: &mut NamesFixture, path: &str, inodes: &mut u64) 
             FileKind::Directory => Thing::Directory(read_tree(world, &format!("{path}/"), inodes)),
             FileKind::File => Thing::File,
             FileKind::Symlink => Thing::Link(read_link(world, &path)),
+            FileKind::Fifo | FileKind::Socket | FileKind::CharDevice | FileKind::BlockDevice => {
+                panic!("{path}: the model makes no special files")
+            }
         };
         *inodes += u64::from(entry.attr.kind != FileKind::Directory);
         names.insert(name, thing);

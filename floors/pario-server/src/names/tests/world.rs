@@ -3,8 +3,8 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use pario_core::{Code, DirEntry, Fault, FileAttr, InodeId, Layout, SessionId, Striping};
-use pario_net::message::{At, Creator, NameReply, NameRequest, OpenHow};
+use pario_core::{Code, DirEntry, Fault, FileAttr, FileKind, InodeId, Layout, SessionId, Striping};
+use pario_net::message::{At, Creator, NameReply, NameRequest, OpenHow, XattrHow};
 use pario_store::RealDisk;
 use pario_store::disk::Disk;
 
@@ -159,6 +159,16 @@ pub(super) fn parse(line: &str) -> NameRequest {
         "remove" => NameRequest::Remove { at: at() },
         "rmdir" => NameRequest::RemoveDir { at: at() },
         "rename" => NameRequest::Rename { from: at(), to: at(), replace: true },
+        "link" => NameRequest::Link { from: at(), to: at() },
+        "exchange" => NameRequest::Exchange { one: at(), two: at() },
+        "fifo" => NameRequest::MakeNode { at: at(), kind: FileKind::Fifo, device: 9, creator: CREATOR },
+        "device" => {
+            NameRequest::MakeNode { at: at(), kind: FileKind::CharDevice, device: 9, creator: CREATOR }
+        }
+        "get" => NameRequest::GetXattr { at: at(), name: at().path },
+        "set" => NameRequest::SetXattr { at: at(), name: at().path, value: at().path, how: XattrHow::Any {} },
+        "unset" => NameRequest::RemoveXattr { at: at(), name: at().path },
+        "find" => NameRequest::Find { at: at(), follow: false },
         "move" => NameRequest::Rename { from: at(), to: at(), replace: false },
         other => panic!("no such verb: {other}"),
     }

@@ -10,8 +10,12 @@ use pario_net::message::{At, FoundLock, NameReply, NameRequest, Phase, Reply, Re
 use pario_net::outbox::CollectiveWait;
 use pario_view::View;
 
-use crate::client::file::locks::{AccessKind, AccessLock, Guarded, LockOptions, PendingLock, RangeLock};
-use crate::client::file::locks::{append, find_user, lock_stream_range, lock_user, start_lock_user};
+use crate::client::file::locks::{
+    AccessKind, AccessLock, Guarded, LockCancel, LockOptions, PendingLock, RangeLock,
+};
+use crate::client::file::locks::{
+    append, find_user, forget_owner, lock_stream_range, lock_user, lock_user_cancellable, start_lock_user,
+};
 use crate::client::file::pointer::GroupPointer;
 use crate::client::file::read::range::FileReader;
 use crate::client::file::state::OpenFile;
@@ -217,6 +221,22 @@ impl File {
         lock_user(&self.inner.file, &range, options, self.inner.owner_slot)
     }
 
+    /// As [`File::lock`]; the wait can be cancelled by another thread, then it fails with `Code::Closed`.
+    pub fn lock_cancellable(
+        &self,
+        range: impl RangeBounds<u64>,
+        options: &LockOptions,
+        cancel: &LockCancel,
+    ) -> Result<RangeLock> {
+        self.inner.check_open()?;
+        lock_user_cancellable(&self.inner.file, &range, (options, cancel), self.inner.owner_slot)
+    }
+
+    /// An owner of locks ([`LockHolder::Owner`](crate::LockHolder::Owner)) has ended: what is kept for its next lock is given back.
+    pub fn forget_owner(&self, owner: u64) {
+        forget_owner(&self.inner.file, owner);
+    }
+
     /// Starts waiting for a lock; the request can be cancelled.
     pub fn start_lock(&self, range: impl RangeBounds<u64>, options: &LockOptions) -> Result<PendingLock> {
         self.inner.check_open()?;
@@ -302,6 +322,20 @@ impl File {
     /// The same as part of a collective call.
     pub(crate) fn close_member(&self, gathering: Option<&CollectiveWait>) -> Result<()> {
         self.inner.close(gathering)
+    }
+
+    /// Waits until every server's store has the writes of this process, and returns errors that happened in the background. The manager
+    /// then knows the file's length and the time of its modification.
+    pub fn settle(&self) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.file.flush(&self.inner.reported)?;
+        self.report_end()
+    }
+
+    /// Tells the manager the end of this process's writes, if it does not know it; so the file's length and its time of modification do
+    /// not change later on account of these writes.
+    pub fn report_end(&self) -> Result<()> {
+        Ok(self.inner.file.report_end()?)
     }
 
     /// Puts the writes of this process to the file on stable storage, and returns errors that happened in the background.

@@ -396,6 +396,7 @@ impl FileLease {
         }
         self.data.loans.drop_all();
         reach(Point::RecallDrained);
+        let _report = self.data.length.begin_report();
         let end = self.data.length.end_to_report();
         let request = Request::Return { inode: self.context.inode, number, end };
         match self.context.session.call(pario_core::ServerIndex::MANAGER, &request) {

@@ -3,6 +3,9 @@
 //! Never: shorter than this process's own writes of the current generation. Always: an end that grew during a report stays unreported.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use pario_sys::mutex::lock;
 
 /// See the module.
 #[derive(Debug)]
@@ -10,11 +13,17 @@ pub(in crate::client) struct FileLength {
     known: AtomicU64,
     /// Largest end of a write that the manager does not know; 0 if there is none.
     unreported_end: AtomicU64,
+    /// Held during a report: the manager takes each report as a modification of the file, so an end must not be reported twice.
+    reporting: Mutex<()>,
 }
 
 impl FileLength {
     pub(super) fn new(known: u64) -> FileLength {
-        FileLength { known: AtomicU64::new(known), unreported_end: AtomicU64::new(0) }
+        FileLength {
+            known: AtomicU64::new(known),
+            unreported_end: AtomicU64::new(0),
+            reporting: Mutex::default(),
+        }
     }
 
     /// The length as far as this process knows.
@@ -46,6 +55,11 @@ impl FileLength {
     /// The file was truncated: earlier writes do not determine its length.
     pub(super) fn forget_writes(&self) {
         self.unreported_end.store(0, Ordering::Release);
+    }
+
+    /// One report at a time; from [`FileLength::end_to_report`] to [`FileLength::end_reported`].
+    pub(in crate::client) fn begin_report(&self) -> MutexGuard<'_, ()> {
+        lock(&self.reporting)
     }
 
     /// The length to report to the manager. The caller calls [`FileLength::end_reported`] after the report.

@@ -38,7 +38,10 @@ impl OpenFile {
             return Err(fault);
         }
         self.check_losses(&unsynced);
+        let report = self.data.length.begin_report();
         let end = self.data.length.end_to_report();
+        // Without an end to report, the return of a lease need not wait for stable storage.
+        let _report = end.is_some().then_some(report);
         if names == NameSync::Always || !unsynced.is_empty() || end.is_some() {
             let request = Request::SyncNames { inode: Some(self.context.inode), end };
             self.context
@@ -74,6 +77,17 @@ impl OpenFile {
         self.data.unflushed.collect_errors();
         drained.and_then(|()| self.flush_caches())?;
         self.data.faults.report_once(heard)
+    }
+
+    /// Tells the manager the end of this process's writes, if it does not know it.
+    pub(in crate::client) fn report_end(&self) -> Result<(), Fault> {
+        let _report = self.data.length.begin_report();
+        if let Some(end) = self.data.length.end_to_report() {
+            let request = Request::Extend { inode: self.context.inode, end };
+            self.context.session.call(ServerIndex::MANAGER, &request)?;
+            self.data.length.end_reported(Some(end));
+        }
+        Ok(())
     }
 
     /// A handle is closed; the last one ends the use of the file.
@@ -147,6 +161,7 @@ impl OpenFile {
             self.data.read_ahead.discard();
         }
         self.locks.drop_locks();
+        let _report = self.data.length.begin_report();
         let end = self.data.length.end_to_report();
         let request = Request::Close { inode: self.context.inode, end };
         // Without a lease the close is not urgent: the manager may receive it later.

@@ -2,10 +2,10 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use pario_core::limits::LIST_PAGE_ENTRIES;
-use pario_core::{AttrChange, Code, DirEntry, Fault, FileAttr, ServerIndex, Space};
+use pario_core::{AttrChange, Code, DirEntry, Fault, FileAttr, InodeId, ServerIndex, Space};
 use pario_net::message::{At, NameReply, NameRequest, Reply, Request};
 
 use crate::client::session::options::creator;
@@ -126,6 +126,13 @@ impl Session {
     /// Changes permission bits, owner or times.
     pub fn set_attr(&self, path: impl AsRef<Path>, change: AttrChange) -> Result<FileAttr> {
         attr_of(self.name_call(NameRequest::SetAttr { at: at(path), follow: true, change })?)
+    }
+
+    /// Tells the manager the end of this client's writes to a file, if it does not know it: see
+    /// [`File::report_end`](crate::File::report_end).
+    pub fn report_end_of(&self, inode: InodeId) -> Result<()> {
+        let file = self.files().get(&inode).and_then(Weak::upgrade);
+        Ok(file.map_or(Ok(()), |file| file.report_end())?)
     }
 
     /// Puts every name operation that has returned on stable storage.

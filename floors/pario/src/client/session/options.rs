@@ -180,9 +180,32 @@ impl OpenOptions {
         }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
+    /// Opens a file that a directory's inode and a name, or its own inode, identify; a new one gets the given owner and permission bits,
+    /// whatever the umask of this process is. Also returns its attributes.
+    pub fn open_at(&self, at: At, creator: Creator, name: &str) -> Result<(File, FileAttr)> {
+        self.session.check_process()?;
+        let mut attr = self.request_open_as(at, self.how, creator)?;
+        if attr.kind != FileKind::File {
+            let code = if attr.kind == FileKind::Directory { Code::IsDirectory } else { Code::Invalid };
+            return Err(Fault::new(code, format!("{name}: is not a file")).into());
+        }
+        loop {
+            if let Some(file) = OpenFile::open_shared_state(&self.session, &attr, name.to_owned(), None) {
+                return Ok((File::new(file, self.read, self.write), attr));
+            }
+            // It was already found, created and truncated.
+            let how = OpenHow { write: self.write, ..OpenHow::default() };
+            attr = self.request_open_as(At::inode(attr.inode), how, creator)?;
+        }
+    }
+
     fn request_open(&self, at: At, how: OpenHow) -> Result<FileAttr> {
-        let request = NameRequest::Open { at, how, creator: creator(self.mode), striping: self.striping };
+        self.request_open_as(at, how, creator(self.mode))
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
+    fn request_open_as(&self, at: At, how: OpenHow, creator: Creator) -> Result<FileAttr> {
+        let request = NameRequest::Open { at, how, creator, striping: self.striping };
         match self.session.name_call(request)? {
             NameReply::Attr { attr } => Ok(attr),
             other => Err(unexpected_reply(&pario_net::message::Reply::Name { reply: other }).into()),

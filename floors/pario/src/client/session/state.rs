@@ -341,7 +341,11 @@ impl Session {
             NameReply::Entries { entries, .. } if is_used => {
                 entries.iter_mut().for_each(|entry| grow(&mut entry.attr));
             }
-            NameReply::Entries { .. } | NameReply::Done {} | NameReply::Target { .. } => {}
+            NameReply::Entries { .. }
+            | NameReply::Done {}
+            | NameReply::Target { .. }
+            | NameReply::Value { .. }
+            | NameReply::XattrNames { .. } => {}
         }
     }
 

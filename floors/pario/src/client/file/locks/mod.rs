@@ -16,5 +16,7 @@ pub(in crate::client) use self::access::{access_range, lock_once, lock_stream_ra
 pub(in crate::client) use self::append::append;
 pub(in crate::client) use self::cached::FileLocks;
 pub use self::records::{FoundRecord, RecordLocks, RecordMode, RecordWait};
-pub use self::user::{LockHolder, LockOptions, PendingLock, RangeLock};
-pub(in crate::client) use self::user::{find_user, lock_user, start_lock_user};
+pub use self::user::{LockCancel, LockHolder, LockOptions, PendingLock, RangeLock};
+pub(in crate::client) use self::user::{
+    find_user, forget_owner, lock_user, lock_user_cancellable, start_lock_user,
+};

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pario_core::Code;
 use pario_net::message::LockMode;
 
-use super::user::{LockHolder, LockOptions, RangeLock, lock_user_new_token};
+use super::user::{LockCancel, LockHolder, LockOptions, RangeLock, lock_user_new_token};
 use crate::client::File;
 use crate::error::Result;
 
@@ -83,6 +83,28 @@ impl RecordLocks {
     /// Locks all of a range in one mode, replacing other modes of the same owner. `file` is any handle of the file that the owner has
     /// open.
     pub fn set(&self, file: &File, range: Range<u64>, mode: RecordMode, wait: RecordWait) -> Result<()> {
+        self.set_by(file, range, mode, |part| file.lock(part, &self.options(mode, wait)))
+    }
+
+    /// As [`RecordLocks::set`], with a wait that another thread can cancel; then it fails with `Code::Closed`.
+    pub fn set_cancellable(
+        &self,
+        file: &File,
+        range: Range<u64>,
+        mode: RecordMode,
+        cancel: &LockCancel,
+    ) -> Result<()> {
+        let options = self.options(mode, RecordWait::Wait);
+        self.set_by(file, range, mode, |part| file.lock_cancellable(part, &options, cancel))
+    }
+
+    fn set_by(
+        &self,
+        file: &File,
+        range: Range<u64>,
+        mode: RecordMode,
+        lock_part: impl Fn(Range<u64>) -> Result<RangeLock>,
+    ) -> Result<()> {
         let mut new: Vec<RecordLock> = Vec::new();
         loop {
             let held = self.held();
@@ -93,7 +115,7 @@ impl RecordLocks {
             }
             drop(held);
             for part in missing {
-                let lock = file.lock(part.clone(), &self.options(mode, wait))?;
+                let lock = lock_part(part.clone())?;
                 new.push(RecordLock { range: part, mode, lock });
             }
         }
@@ -109,6 +131,16 @@ impl RecordLocks {
         let all = std::mem::take(&mut *self.held());
         // After the table is unlocked: each may send a message.
         drop(all);
+    }
+
+    /// The locked ranges.
+    pub fn ranges(&self) -> Vec<(Range<u64>, RecordMode)> {
+        self.held().iter().map(|record| (record.range.clone(), record.mode)).collect()
+    }
+
+    /// Whether the owner has no lock.
+    pub fn is_empty(&self) -> bool {
+        self.held().is_empty()
     }
 
     /// A lock of another owner that [`RecordLocks::set`] would have to wait for.

@@ -1,11 +1,13 @@
 //! Locks for programs: [`File::lock`](crate::File::lock).
 
 use std::ops::{Bound, Range, RangeBounds};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pario_core::{Code, Fault, ServerIndex};
 use pario_net::message::{FoundLock, LockMode, LockShape, LockSpace, LockWaitLimit, Request};
+
+use pario_sys::mutex::lock;
 
 use super::cached::{HeldLock, WantedLock};
 use super::table::CachedLockOwner;
@@ -28,6 +30,61 @@ pub enum LockHolder {
     Application,
     /// A group, by a number that its members share.
     Group(u64),
+    /// An owner inside this process, by a number that the caller chooses: a mount serves many processes.
+    Owner(u64),
+}
+
+/// Owner slots with this bit are numbers of [`LockHolder::Owner`]; handles have others.
+const OWNER_BIT: u64 = 1 << 63;
+
+/// Cancels waits for locks: shared between the thread that waits and the one that cancels.
+#[derive(Clone, Debug, Default)]
+pub struct LockCancel {
+    state: Arc<Mutex<CancelState>>,
+}
+
+#[derive(Debug, Default)]
+struct CancelState {
+    is_cancelled: bool,
+    /// File and number of the request that waits now.
+    waiting: Option<(Arc<OpenFile>, u64)>,
+}
+
+impl LockCancel {
+    /// Whether it was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        lock(&self.state).is_cancelled
+    }
+
+    /// Cancels: a wait under way, and every later one, ends with `Code::Closed`. Returns when no request waits any more.
+    pub fn cancel(&self) {
+        lock(&self.state).is_cancelled = true;
+        // The request may not have been sent when it is cancelled for the first time.
+        loop {
+            let Some((file, number)) = lock(&self.state).waiting.clone() else { return };
+            let request = Request::CancelLock { request_number: number };
+            if let Err(fault) = file.context.session.call(ServerIndex::MANAGER, &request) {
+                // The wait ends with the manager's connection.
+                tracing::debug!(%fault, "a wait for a lock could not be cancelled");
+            }
+            crate::client::session::state::pause(CANCEL_PAUSE);
+        }
+    }
+
+    /// Begins a wait, unless it was cancelled before.
+    fn begin(&self, file: &Arc<OpenFile>, number: u64) -> Result<()> {
+        let mut state = lock(&self.state);
+        if state.is_cancelled {
+            let text = format!("{}: the wait for a lock was cancelled", file.context.describe());
+            return Err(Fault::new(Code::Closed, text).into());
+        }
+        state.waiting = Some((Arc::clone(file), number));
+        Ok(())
+    }
+
+    fn end(&self) {
+        lock(&self.state).waiting = None;
+    }
 }
 
 /// How a range is locked.
@@ -187,6 +244,7 @@ fn wanted_lock(file: &OpenFile, range: &Range<u64>, options: &LockOptions, handl
         LockHolder::Process => (0, 0),
         LockHolder::Application => (0, file.context.session.application_number()),
         LockHolder::Group(number) => (0, number.max(1)),
+        LockHolder::Owner(number) => (number | OWNER_BIT, 0),
     };
     let holder = CachedLockOwner { space: options.space, owner_slot: lane, lock_group: club };
     let shape = LockShape::Bytes { start: range.start, end: range.end };
@@ -205,6 +263,28 @@ pub(in crate::client) fn lock_user(
         (file.context.session.number(), options.patience),
     )?;
     Ok(RangeLock { file: Arc::clone(file), range, held: Some(held) })
+}
+
+/// The same; the wait can be cancelled.
+pub(in crate::client) fn lock_user_cancellable(
+    file: &Arc<OpenFile>,
+    range: &impl RangeBounds<u64>,
+    (options, cancel): (&LockOptions, &LockCancel),
+    handle: u64,
+) -> Result<RangeLock> {
+    let (range, number) = (bytes_of(range)?, file.context.session.number());
+    cancel.begin(file, number)?;
+    let held = file.locks.lock(&wanted_lock(file, &range, options, handle), (number, options.patience));
+    cancel.end();
+    Ok(RangeLock { file: Arc::clone(file), range, held: Some(held?) })
+}
+
+/// Returns the tokens kept for an owner.
+pub(in crate::client) fn forget_owner(file: &OpenFile, owner: u64) {
+    for space in [LockSpace::Range {}, LockSpace::Whole {}] {
+        let holder = CachedLockOwner { space, owner_slot: owner | OWNER_BIT, lock_group: 0 };
+        file.locks.leave_holder(holder);
+    }
 }
 
 /// The same with a new token.

@@ -1,0 +1,223 @@
+//! Threads that read requests from the kernel and answer them.
+//!
+//! One thread reads; when it is busy another one begins to, up to [`THREADS_MAX`]. Never: a wait for a lock on a reading thread. Always:
+//! an interrupted wait for a lock is cancelled and answered with `EINTR`, also if the interrupt comes first; other requests are carried
+//! out, since they may have happened already.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use pario::LockCancel;
+use rustix::io::Errno;
+
+use super::decode::{DecodeError, Lock, Operation, Request, decode};
+use super::encode;
+use super::serve::{lock_call, serve};
+use crate::semantics::{FileSystem, LockWait, Posix};
+
+/// Reading threads.
+const THREADS_MAX: usize = 16;
+/// A write with its heads.
+const MESSAGE_BYTES: usize = encode::DATA_BYTES_MAX + 4096;
+/// Interrupts that are remembered because their request is not known to wait.
+const EARLY_MAX: usize = 256;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct FuseSession {
+    device: File,
+    system: FileSystem,
+    waits: Mutex<LockWaits>,
+    /// Threads that wait for a request.
+    idle: AtomicUsize,
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// Requests that wait for locks.
+#[derive(Debug, Default)]
+struct LockWaits {
+    under_way: HashMap<u64, LockCancel>,
+    /// Numbers of requests that were interrupted before they began to wait.
+    early: VecDeque<u64>,
+    is_over: bool,
+}
+
+impl FuseSession {
+    /// Starts to serve.
+    pub(super) fn start(device: File, system: FileSystem) -> io::Result<Arc<FuseSession>> {
+        let session = Arc::new(FuseSession {
+            device,
+            system,
+            waits: Mutex::default(),
+            idle: AtomicUsize::new(0),
+            running: Mutex::new(0),
+            ended: Condvar::new(),
+        });
+        session.add_thread()?;
+        Ok(session)
+    }
+
+    /// The file system that is served.
+    pub(super) fn system(&self) -> &FileSystem {
+        &self.system
+    }
+
+    /// Waits until the kernel has ended the session.
+    pub(super) fn wait(&self) {
+        let mut running = self.running();
+        while 0 < *running {
+            running = self.ended.wait(running).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, usize> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waits(&self) -> MutexGuard<'_, LockWaits> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_thread(self: &Arc<Self>) -> io::Result<()> {
+        let mut running = self.running();
+        if *running == THREADS_MAX {
+            return Ok(());
+        }
+        let session = Arc::clone(self);
+        std::thread::Builder::new().name("pario-mount".into()).spawn(move || session.read_requests())?;
+        *running += 1;
+        Ok(())
+    }
+
+    fn read_requests(self: Arc<Self>) {
+        let mut message = vec![0; MESSAGE_BYTES];
+        loop {
+            self.idle.fetch_add(1, Ordering::AcqRel);
+            let count = match (&self.device).read(&mut message) {
+                Ok(count) => count,
+                Err(error) => {
+                    self.idle.fetch_sub(1, Ordering::AcqRel);
+                    match errno(&error) {
+                        Errno::INTR | Errno::AGAIN | Errno::NOENT => continue,
+                        Errno::NODEV => break,
+                        _ => {
+                            tracing::warn!(%error, "/dev/fuse cannot be read; the mount ends");
+                            break;
+                        }
+                    }
+                }
+            };
+            if self.idle.fetch_sub(1, Ordering::AcqRel) == 1
+                && let Err(error) = self.add_thread()
+            {
+                tracing::debug!(%error, "no further thread for the mount");
+            }
+            self.handle(&message[..count]);
+        }
+        self.cancel_waits();
+        *self.running() -= 1;
+        self.ended.notify_all();
+    }
+
+    fn handle(self: &Arc<Self>, message: &[u8]) {
+        let request = match decode(message) {
+            Ok(request) => request,
+            Err(DecodeError { unique }) => {
+                tracing::warn!("a malformed request of the kernel is refused");
+                return unique.map_or((), |unique| self.reply(unique, Err(Errno::IO)));
+            }
+        };
+        match request.operation {
+            Operation::Forget => {}
+            Operation::Interrupt { unique } => self.interrupt(unique),
+            Operation::Init { minor, flags, flags2 } => {
+                self.reply(request.unique, Ok(encode::init(minor, flags, flags2)));
+            }
+            Operation::Destroy => self.reply(request.unique, Ok(Vec::new())),
+            Operation::SetLock { lock, waits: true } => self.set_lock(&request, lock),
+            _ => self.reply(request.unique, serve(&self.system, &request)),
+        }
+    }
+
+    /// A lock that is free, or a wait for it on a thread of its own.
+    fn set_lock(self: &Arc<Self>, request: &Request<'_>, lock: Lock) {
+        match serve(&self.system, request) {
+            Err(Errno::AGAIN) => {}
+            answer => return self.reply(request.unique, answer),
+        }
+        let unique = request.unique;
+        let Some(cancel) = self.begin_wait(unique) else { return self.reply(unique, Err(Errno::INTR)) };
+        let session = Arc::clone(self);
+        let wait = move || {
+            let answer = lock_call(&lock)
+                .and_then(|call| session.system.set_lock(lock.handle, &call, LockWait::Until(&cancel)));
+            session.waits().under_way.remove(&unique);
+            session.reply(unique, answer.map(|()| Vec::new()));
+        };
+        if let Err(error) = std::thread::Builder::new().name("pario-lock".into()).spawn(wait) {
+            tracing::warn!(%error, "no thread to wait for a lock");
+            self.waits().under_way.remove(&unique);
+            self.reply(unique, Err(Errno::NOLCK));
+        }
+    }
+
+    /// `None`: the request was interrupted already.
+    fn begin_wait(&self, unique: u64) -> Option<LockCancel> {
+        let mut waits = self.waits();
+        if let Some(index) = waits.early.iter().position(|early| *early == unique) {
+            waits.early.remove(index);
+            return None;
+        }
+        if waits.is_over {
+            return None;
+        }
+        let cancel = LockCancel::default();
+        waits.under_way.insert(unique, cancel.clone());
+        Some(cancel)
+    }
+
+    fn interrupt(&self, unique: u64) {
+        let mut waits = self.waits();
+        let Some(cancel) = waits.under_way.get(&unique).cloned() else {
+            waits.early.push_back(unique);
+            if EARLY_MAX < waits.early.len() {
+                waits.early.pop_front();
+            }
+            return;
+        };
+        drop(waits);
+        cancel.cancel();
+    }
+
+    fn cancel_waits(&self) {
+        let mut waits = self.waits();
+        waits.is_over = true;
+        let left: Vec<LockCancel> = waits.under_way.values().cloned().collect();
+        drop(waits);
+        left.iter().for_each(LockCancel::cancel);
+    }
+
+    fn reply(&self, unique: u64, answer: Posix<Vec<u8>>) {
+        let (error, data) = match answer {
+            Ok(data) => (0, data),
+            Err(error) => (error.raw_os_error(), Vec::new()),
+        };
+        let head = encode::head(unique, error, data.len());
+        // One call per answer: the kernel takes it whole or not at all.
+        let sent = (&self.device).write_vectored(&[IoSlice::new(&head), IoSlice::new(&data)]);
+        match sent {
+            Ok(_) => {}
+            // The calling process was killed meanwhile, or the session has ended.
+            Err(error) if matches!(errno(&error), Errno::NOENT | Errno::NODEV) => {}
+            Err(error) => tracing::warn!(%error, unique, "the kernel refused an answer"),
+        }
+    }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
