@@ -13,7 +13,7 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"PAR1");
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = 32;
 /// Protocol version; both sides must speak the same one before 1.0.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 /// Body limit until the peer has proved knowledge of the secret.
 pub const GREETING_BODY_BYTES_MAX: usize = 4096;
 
@@ -188,7 +188,12 @@ impl FrameHead {
 
     /// Compares the data with its checksum, if it has one.
     pub fn check_data(&self, data: &[u8]) -> Result<(), FrameError> {
-        if !self.data_checked || crc32c::crc32c(data) == self.data_crc {
+        self.check_pieces(std::iter::once(data))
+    }
+
+    /// The same with data in pieces.
+    pub fn check_pieces<'a>(&self, data: impl Iterator<Item = &'a [u8]>) -> Result<(), FrameError> {
+        if !self.data_checked || data.fold(0, crc32c::crc32c_append) == self.data_crc {
             return Ok(());
         }
         Err(FrameError::Checksum { part: "data", request: self.request })
