@@ -435,7 +435,11 @@ impl Connection {
                 self.state().leave(ticket.0);
                 return Err(self.fail(&error.into()));
             }
-            self.read_or_sleep(ReadGoal::Answer(ticket.0), &mut target)?;
+            if let Err(fault) = self.read_or_sleep(ReadGoal::Answer(ticket.0), &mut target) {
+                // Memory that was given for the answer is let go.
+                self.state().leave(ticket.0);
+                return Err(fault);
+            }
         }
     }
 

@@ -9,12 +9,14 @@
 //! Never: leases, locks, intents, records; caches bytes. Always: a write that is complete is in the home's file.
 
 use std::fs::File;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 
 use pario_core::{Clock, Code, Fault, Generation, InodeId, LocalOffset, ObjectId};
 use pario_net::message::{Reply, Request};
 use pario_server::store::Store;
+use pario_sys::piece::PIECES_PER_CALL_MAX;
 use pario_sys::{BufferPart, MemoryPiece, MonotonicClock, read_exact_or_end_at, write_pieces_at};
 use rustix::io::ReadWriteFlags;
 
@@ -248,18 +250,23 @@ impl Component {
         Ok(PartProgress::Job(result))
     }
 
-    /// Reads the pieces of a part one after the other, not by message.
+    /// Reads a part, not by message; one system call unless the file ends in it.
     pub(super) fn read_part(&self, at: u64, part: &mut BufferPart) -> Result<usize, Fault> {
-        let mut count = 0;
-        for piece in part.pieces() {
-            let read = self.read_here(at + count as u64, piece)?;
-            let read = read.ok_or_else(|| Fault::new(Code::Io, "a far part on a worker"))?;
-            count += read;
-            if read < piece.len() {
-                break;
+        check_access(self.access.readable, Code::NotReadable, "reading")?;
+        let Some(fd) = self.descriptor()? else {
+            let mut count = 0;
+            for piece in part.pieces() {
+                let read = self.read_here(at + count as u64, piece)?;
+                let read = read.ok_or_else(|| Fault::new(Code::Io, "a far part on a worker"))?;
+                count += read;
+                if read < piece.len() {
+                    break;
+                }
             }
-        }
-        Ok(count)
+            return Ok(count);
+        };
+        self.count_way(self.way()?);
+        read_vectors(fd, part, at).map_err(|error| Fault::from_io(&error, "reading"))
     }
 
     /// Sends a write; the caller waits for the answer.
@@ -352,13 +359,33 @@ fn length_of(fd: BorrowedFd<'_>) -> std::io::Result<u64> {
     Ok(u64::try_from(found.st_size).unwrap_or(0))
 }
 
+/// Fills the pieces one after the other up to the end of the file.
+fn read_vectors(fd: BorrowedFd<'_>, part: &mut BufferPart, at: u64) -> std::io::Result<usize> {
+    let mut vectors: Vec<IoSliceMut<'_>> = part.pieces().map(IoSliceMut::new).collect();
+    let (mut rest, mut count) = (&mut vectors[..], 0);
+    while !rest.is_empty() {
+        let group = rest.len().min(PIECES_PER_CALL_MAX);
+        match rustix::io::preadv(fd, &mut rest[..group], at + count as u64) {
+            Ok(0) => break,
+            Ok(read) => {
+                count += read;
+                IoSliceMut::advance_slices(&mut rest, read);
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(count)
+}
+
 /// Reads what the page cache has; `None` if not all of it is there, or the file system cannot tell.
 fn read_now(fd: BorrowedFd<'_>, part: &mut BufferPart, at: u64) -> Option<usize> {
     let mut count = 0;
     for piece in part.pieces() {
-        let mut vector = [std::io::IoSliceMut::new(piece)];
+        let bytes = piece.len();
+        let mut vector = [IoSliceMut::new(piece)];
         let read = rustix::io::preadv2(fd, &mut vector, at + count as u64, ReadWriteFlags::NOWAIT).ok()?;
-        if read < piece.len() {
+        if read < bytes {
             return None;
         }
         count += read;

@@ -23,7 +23,7 @@ use crate::client::Application;
 use crate::collective::network;
 use crate::error::Result;
 use crate::fleet::{FleetListen, FleetPlan, start_servers};
-use crate::group::{Group, exchange_values};
+use crate::group::{CollectiveCall, Group, exchange_values};
 use crate::partition::choices::ProtectChoice;
 
 /// Name of the servers, for messages.
@@ -47,8 +47,10 @@ impl Distant {
     /// On all members if a home cannot start, for example because its directory is missing.
     pub fn join(group: &Arc<dyn Group>, options: &DistantOptions) -> Result<Distant> {
         let group = group.duplicate()?;
-        let chosen = Application::own().and_then(|application| Ok((application, protect()?)));
-        group.agree(chosen.as_ref().map(|_| ()).map_err(Clone::clone))?;
+        let chosen = Application::own().and_then(|application| Ok((application, protect(options)?)));
+        let shown = format!("{:?}", chosen.as_ref().map(|(_, protect)| *protect).ok());
+        let alike = [("the protection of distant files", shown.as_bytes())];
+        group.agree_on(CollectiveCall::Open, chosen.as_ref().map(|_| &alike[..]).map_err(Clone::clone))?;
         let (application, protect) = chosen?;
         let home = match &options.role {
             MemberRole::Serving => Some(String::new()),
@@ -118,6 +120,9 @@ fn open_store(
 }
 
 /// Which connections between the members are protected.
-fn protect() -> std::result::Result<Protect, Fault> {
+fn protect(options: &DistantOptions) -> std::result::Result<Protect, Fault> {
+    if options.protects_all {
+        return Ok(Protect::All);
+    }
     ProtectChoice::of_environment().map(Protect::from).map_err(|text| Fault::new(Code::Invalid, text))
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 pub struct DistantOptions {
     pub(super) role: MemberRole,
     pub(super) bytes_per_second: Option<u64>,
+    pub(super) protects_all: bool,
 }
 
 /// A member is a home or only a client.
@@ -41,6 +42,13 @@ impl DistantOptions {
     #[must_use]
     pub fn client() -> DistantOptions {
         DistantOptions { role: MemberRole::Client, ..DistantOptions::default() }
+    }
+
+    /// Encrypts and authenticates every network connection, also on one host; equal on all members.
+    #[must_use]
+    pub fn protected(mut self) -> DistantOptions {
+        self.protects_all = true;
+        self
     }
 
     /// Limits the speed of this home's files, for measurements: every access then goes through the home.

@@ -339,7 +339,7 @@ fn several_files_of_both_kinds_live_side_by_side() {
     as_homes(&NODES, &dirs, |group, distant| {
         let path = dirs.0.path().join("plain");
         let create = |number: usize| {
-            let place = if number % 2 == 0 { FilePlace::Distant } else { FilePlace::Filesystem };
+            let place = if number.is_multiple_of(2) { FilePlace::Distant } else { FilePlace::Filesystem };
             distant.create(&SharedFileOptions::for_requests(8192).path(&path).place(place)).unwrap()
         };
         let files: Vec<_> = (0..6).map(create).collect();

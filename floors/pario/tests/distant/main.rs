@@ -7,4 +7,9 @@
 mod common;
 
 mod calls;
+mod counted;
+mod histories;
+mod hosts;
+mod killed;
 mod members;
+mod mistakes;
