@@ -75,6 +75,8 @@ pub use pario_sys::backing;
 pub use pario_sys::dir;
 /// Byte-range locks of plain files (`fcntl`).
 pub use pario_sys::file_lock;
+/// Differs in a forked child, for the handle tables of the faces.
+pub use pario_sys::fork_generation;
 /// The name of this machine in greetings.
 pub use pario_sys::process::host_name;
 

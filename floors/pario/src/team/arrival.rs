@@ -47,7 +47,12 @@ impl TeamCore {
                 Ok(None) if state.rounds.len() < ROUNDS_MAX => break self.begin(&mut state, caller, call),
                 Ok(None) => {
                     let mut patience = Patience::new(self);
-                    let room = |state: &TeamState| state.rounds.len() < ROUNDS_MAX || state.is_closed;
+                    // Another member may have used the room for a round that this one has to join.
+                    let room = |state: &TeamState| {
+                        state.rounds.len() < ROUNDS_MAX
+                            || state.is_closed
+                            || !matches!(find_round(state, caller), Ok(None))
+                    };
                     state = self.wait(state, &mut patience, room, u64::MAX);
                 }
             }

@@ -252,8 +252,10 @@ impl TeamState {
     pub(super) fn retire(&mut self) {
         while let Some(round) = self.rounds.front() {
             let all_left = round.arrived.iter().all(|arrived| arrived.has_left);
-            // Members of a failed round may never come: it must not hold up the next rounds.
-            let is_over = round.is_complete() || ROUNDS_MAX <= self.rounds.len() || !self.gone.is_empty();
+            // A failed round stays until all members have its error: a late one would take the next round for its own. Members that the others
+            // gave up may never come: their round must not hold up the next ones.
+            let is_full = ROUNDS_MAX <= self.rounds.len();
+            let is_over = round.is_complete() || round.is_abandoned && is_full || !self.gone.is_empty();
             if round.stage != RoundStage::Finished || !all_left || !is_over {
                 return;
             }

@@ -210,6 +210,18 @@ impl TeamFile {
         self.core.close_alone()
     }
 
+    /// Whether the handle is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.core.lock().is_closed
+    }
+
+    /// Whether both are clones of one handle.
+    #[must_use]
+    pub fn is_same(&self, other: &TeamFile) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
     /// The counters of the handle.
     #[must_use]
     pub fn counts(&self) -> TeamCounts {

@@ -15,10 +15,11 @@ impl TeamState {
         self.round_ref(number).map_or(RoundStage::Finished, |round| round.stage)
     }
 
-    /// The first round up to number `last` that lacks a thread.
+    /// The first round up to number `last` that lacks a thread. One that failed counts: it holds its place for that thread.
     pub(super) fn first_incomplete(&self, last: u64) -> Option<&Round> {
-        let mut gathering = self.rounds.iter().filter(|round| round.stage == RoundStage::Gathering);
-        gathering.find(|round| round.number <= last && !round.is_complete())
+        let mut open =
+            self.rounds.iter().filter(|round| round.stage != RoundStage::Working && !round.is_abandoned);
+        open.find(|round| round.number <= last && !round.is_complete())
     }
 
     /// Whether no earlier call can still write bytes of this one: later calls win. Calls at the pointer do not overlap.

@@ -96,6 +96,8 @@ pub(super) struct Round {
     is_short: bool,
     /// It failed before its work began.
     is_void: bool,
+    /// The patience with members that have not come is over.
+    pub(super) is_abandoned: bool,
     pub(super) choice: TeamChoice,
     /// When its work began; `None`: it has no plan.
     pub(super) began: Option<Nanos>,
@@ -130,6 +132,7 @@ impl Round {
             transferred: 0,
             is_short: false,
             is_void: false,
+            is_abandoned: false,
             choice,
             began: None,
         };
@@ -146,7 +149,7 @@ impl Round {
         (self.number, self.function, self.hint, self.set) = (number, call.function, call.hint, caller.set);
         (self.stage, self.next_item, self.items_left, self.own_pending) = (RoundStage::Gathering, 0, 0, 0);
         (self.went_behind, self.error, self.transferred) = (false, None, 0);
-        (self.is_short, self.is_void) = (false, false);
+        (self.is_short, self.is_void, self.is_abandoned) = (false, false, false);
         (self.common, self.seek_to, self.choice, self.began) =
             (fingerprint(call), call.seek_to, choice, None);
         let moves = call.function.is_at_pointer() || call.function == TeamFunction::Seek;
@@ -171,7 +174,8 @@ impl Round {
             return differ(format!("hints {:?} and {:?} of {}", self.hint, call.hint, call.function.name()));
         }
         let has_common = call.function.is_common() || call.function == TeamFunction::Seek;
-        if has_common && self.common != fingerprint(call) {
+        // Refused arguments are an error of their own.
+        if has_common && call.refusal.is_none() && self.common != fingerprint(call) {
             return differ(format!("lengths or offsets of {}", call.function.name()));
         }
         Ok(())

@@ -120,10 +120,23 @@ impl TeamSettings {
                     _ => return Err(wrong("write on or off")),
                 });
             }
-            _ => {
-                let known = "saturation, active, target, write_behind, buffer";
-                return Err(bad(format!("'{key}' is not a setting of teams: write {known}")));
-            }
+            _ => return Err(unknown(key)),
+        }
+        Ok(())
+    }
+
+    /// Removes the value of one key.
+    ///
+    /// # Errors
+    /// The key is wrong.
+    pub fn clear(&mut self, key: &str) -> TeamResult<()> {
+        match key {
+            "saturation" => self.saturation = None,
+            "active" => self.active = None,
+            "target" => self.target = None,
+            "write_behind" => self.write_behind = None,
+            "buffer" => self.buffer = None,
+            _ => return Err(unknown(key)),
         }
         Ok(())
     }
@@ -134,6 +147,10 @@ impl TeamSettings {
         }
         Ok(self)
     }
+}
+
+fn unknown(key: &str) -> TeamError {
+    bad(format!("'{key}' is not a setting of teams: write saturation, active, target, write_behind, buffer"))
 }
 
 fn bad(text: impl Into<String>) -> TeamError {

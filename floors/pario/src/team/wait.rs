@@ -106,6 +106,9 @@ impl TeamCore {
                 let missing = incomplete.and_then(Round::missing_text);
                 let number = incomplete.map_or(0, |round| round.number);
                 if let Err(error) = patience.check(&self.name, missing) {
+                    if let Some(round) = state.round(number) {
+                        round.is_abandoned = true;
+                    }
                     self.fail(&mut state, number, error);
                     state.retire();
                 }

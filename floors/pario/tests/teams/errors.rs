@@ -1,6 +1,7 @@
 //! Mistakes, failures and members that do not come: the same error on all, and no wait without end.
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use pario::team::{
@@ -95,6 +96,48 @@ fn wrong_arguments_of_one_member_are_refused_on_all() {
         // Empty lists take part.
         assert_eq!(one.write_list(&[], TeamPlace::Pointer, Arguments::Different, Hint::Unknown).unwrap(), 0);
     }
+}
+
+#[test]
+fn a_late_member_gets_the_error_of_each_call_that_failed_before_it_came() {
+    const CALLS: usize = 20;
+    let place = Place::plain();
+    let file = place.create("");
+    let ahead = AtomicUsize::new(0);
+    let kind =
+        RefusedCall { is_write: true, arguments: Arguments::Common, at_pointer: true, hint: Hint::Unknown };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for call in 0..CALLS {
+                let mistake = TeamError::new(TeamCode::BadArgument, format!("mistake {call}!"));
+                let error = file.at(Position::of(0, 2)).refuse(kind, mistake).unwrap_err();
+                assert!(error.to_string().contains(&format!("mistake {call}!")), "{error}");
+                ahead.store(call + 1, Ordering::Release);
+            }
+        });
+        // A member goes on after a failed call, but not so far that the others lose their calls.
+        while ahead.load(Ordering::Acquire) < 8 {
+            std::thread::yield_now();
+        }
+        for call in 0..CALLS {
+            let error = file.at(Position::of(1, 2)).write_com_all(b"abc", Hint::Unknown).unwrap_err();
+            assert_eq!(error.code(), TeamCode::BadArgument, "{error}");
+            assert!(error.to_string().contains(&format!("mistake {call}!")), "call {call}: {error}");
+        }
+    });
+    // Members that run ahead and wait for room join the rounds that others have begun meanwhile.
+    together(&file, 4, |number, member| {
+        for call in 0..200 {
+            let mistake = TeamError::new(TeamCode::BadArgument, format!("mistake {call}!"));
+            let error = match number {
+                3 => member.refuse(kind, mistake).unwrap_err(),
+                _ => member.write_com_all(b"abc", Hint::Unknown).unwrap_err(),
+            };
+            assert!(error.to_string().contains(&format!("mistake {call}!")), "call {call}: {error}");
+        }
+    });
+    together(&file, 2, |_, member| member.write_all(b"abc", Hint::Unknown).unwrap());
+    file.close().unwrap();
 }
 
 #[test]
