@@ -19,6 +19,7 @@ use pario_core::codec::Encode;
 use pario_core::limits::{FRAME_BODY_BYTES_MAX, IN_FLIGHT_MAX, PING_MS};
 use pario_core::text::shown_start;
 use pario_core::{Clock, Code, Fault, Nanos, ServerIndex};
+use pario_sys::BufferPart;
 use pario_sys::clock::MonotonicClock;
 use pario_sys::mutex::lock;
 
@@ -139,6 +140,8 @@ struct ConnectionState {
     answers: HashMap<u64, Option<ReceivedReply>>,
     /// Requests without an answer yet.
     unanswered: usize,
+    /// Memory for the data of their answers, where it was given with the request.
+    targets: HashMap<u64, BufferPart>,
     waiting_on: HashMap<u64, String>,
     broken: Option<Fault>,
     /// It was given up because of silence.
@@ -152,6 +155,8 @@ enum ReadGoal {
     Answer(u64),
     /// A free slot among the requests in flight.
     FreeSlot,
+    /// Fewer requests in flight than so many.
+    Fewer(usize),
 }
 
 impl ConnectionState {
@@ -159,6 +164,7 @@ impl ConnectionState {
         match goal {
             ReadGoal::Answer(number) => matches!(self.answers.get(&number), Some(None)),
             ReadGoal::FreeSlot => IN_FLIGHT_MAX <= self.unanswered,
+            ReadGoal::Fewer(limit) => limit.max(1) <= self.unanswered,
         }
     }
 
@@ -177,6 +183,7 @@ impl ConnectionState {
 
     fn leave(&mut self, number: u64) -> Option<ReceivedReply> {
         self.waiting_on.remove(&number);
+        self.targets.remove(&number);
         let slot = self.answers.remove(&number)?;
         self.unanswered -= usize::from(slot.is_none());
         slot
@@ -323,6 +330,66 @@ impl Connection {
         Ok(Ticket(number))
     }
 
+    /// Sends a request. The data of its answer goes to `target`, independent of the thread that reads it; more data than fits is kept with
+    /// the answer.
+    pub fn start_into(&self, request: &Request, target: BufferPart) -> Result<Ticket, Fault> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.reserve(number)?;
+        self.state().targets.insert(number, target);
+        if let Err(fault) = self.send(number, request, &[], &[]) {
+            self.state().leave(number);
+            return Err(fault);
+        }
+        Ok(Ticket(number))
+    }
+
+    /// Requests without an answer yet.
+    pub fn unanswered(&self) -> usize {
+        self.state().unanswered
+    }
+
+    /// Whether [`Connection::wait`] for the ticket returns without waiting; reads answers that have arrived. `began`: the time of its start,
+    /// from which silence of the server is measured.
+    pub fn is_answered(&self, ticket: &Ticket, began: Nanos) -> bool {
+        let goal = ReadGoal::Answer(ticket.0);
+        loop {
+            {
+                let state = self.state();
+                if !state.lacks(goal) || state.broken.is_some() {
+                    return true;
+                }
+            }
+            let Ok(mut inbox) = self.reading.try_lock() else { return false };
+            if inbox.is_empty() && matches!(self.stream.wait_readable(Duration::ZERO), Ok(false)) {
+                drop(inbox);
+                // A fault is kept for the wait.
+                return self.check_silence_since(began).is_err();
+            }
+            let read = self.read_one(&mut inbox, goal, &mut None);
+            drop(inbox);
+            if 0 < self.resting.load(Ordering::SeqCst) {
+                self.changed.notify_all();
+            }
+            if read.is_err() {
+                return true;
+            }
+        }
+    }
+
+    /// Reads answers until fewer than `limit` requests are unanswered.
+    pub fn wait_for_room(&self, limit: usize) -> Result<(), Fault> {
+        let goal = ReadGoal::Fewer(limit);
+        let mut waiting = None;
+        while self.state().lacks(goal) {
+            if let Some(fault) = self.broken() {
+                return Err(fault);
+            }
+            waiting.get_or_insert_with(|| WaiterGuard::begin(self));
+            self.read_or_sleep(goal, &mut None)?;
+        }
+        Ok(())
+    }
+
     /// Reserves a slot among the requests in flight. While none is free it reads answers: the waiting threads may be the only readers.
     fn reserve(&self, number: u64) -> Result<(), Fault> {
         let mut waiting = None;
@@ -368,7 +435,11 @@ impl Connection {
                 self.state().leave(ticket.0);
                 return Err(self.fail(&error.into()));
             }
-            self.read_or_sleep(ReadGoal::Answer(ticket.0), &mut target)?;
+            if let Err(fault) = self.read_or_sleep(ReadGoal::Answer(ticket.0), &mut target) {
+                // Memory that was given for the answer is let go.
+                self.state().leave(ticket.0);
+                return Err(fault);
+            }
         }
     }
 
@@ -480,7 +551,7 @@ impl Connection {
         }
         let own = match goal {
             ReadGoal::Answer(number) => Some((number, target)),
-            ReadGoal::FreeSlot => None,
+            ReadGoal::FreeSlot | ReadGoal::Fewer(_) => None,
         };
         let (head, body, data) = self.read_frame(inbox, own).map_err(|error| self.fail(&error))?;
         self.note_received();
@@ -535,6 +606,23 @@ impl Connection {
             head.check_data(&target[..data_bytes])?;
             return Ok((head, body, Vec::new()));
         }
+        // Bound before the `if`, so that the lock is not held while the data arrives.
+        let target = self.state().targets.remove(&head.request);
+        if let Some(mut target) = target.filter(|target| data_bytes <= target.len()) {
+            let mut left = data_bytes;
+            for piece in target.pieces() {
+                let count = left.min(piece.len());
+                self.fill(inbox, &mut piece[..count])?;
+                left -= count;
+            }
+            let mut left = data_bytes;
+            head.check_pieces(target.pieces().map(|piece| {
+                let count = left.min(piece.len());
+                left -= count;
+                &piece[..count]
+            }))?;
+            return Ok((head, body, Vec::new()));
+        }
         let mut data = vec![0; data_bytes];
         self.fill(inbox, &mut data)?;
         head.check_data(&data)?;
@@ -585,9 +673,13 @@ impl Connection {
 
     /// Pings a silent server, and gives it up after its limit.
     fn check_silence(&self) -> Result<(), Fault> {
+        self.check_silence_since(Nanos(self.waiting_since.load(Ordering::Relaxed)))
+    }
+
+    /// The same with silence from this time on at most.
+    fn check_silence_since(&self, since: Nanos) -> Result<(), Fault> {
         let now = self.clock.now();
-        let heard =
-            self.last_received.load(Ordering::Relaxed).max(self.waiting_since.load(Ordering::Relaxed));
+        let heard = self.last_received.load(Ordering::Relaxed).max(since.0);
         let silent = now.since(Nanos(heard));
         match self.peer.judge(silent) {
             Verdict::Wait => {}

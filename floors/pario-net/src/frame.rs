@@ -188,7 +188,12 @@ impl FrameHead {
 
     /// Compares the data with its checksum, if it has one.
     pub fn check_data(&self, data: &[u8]) -> Result<(), FrameError> {
-        if !self.data_checked || crc32c::crc32c(data) == self.data_crc {
+        self.check_pieces(std::iter::once(data))
+    }
+
+    /// The same with data in pieces.
+    pub fn check_pieces<'a>(&self, data: impl Iterator<Item = &'a [u8]>) -> Result<(), FrameError> {
+        if !self.data_checked || data.fold(0, crc32c::crc32c_append) == self.data_crc {
             return Ok(());
         }
         Err(FrameError::Checksum { part: "data", request: self.request })

@@ -498,6 +498,8 @@ pub enum Request {
         /// Whether the server also removes all that it stored.
         destroy: bool,
     },
+    /// An operation that only the server's kind of store has, in the bytes after the body. Answer: `Data` with its result.
+    StoreCall {},
     /// A peer was restarted with another address: later connections to it go there. Answer: `Done`.
     AddressChanged {
         /// The server.
@@ -571,6 +573,7 @@ encode_enum!(Request {
     95 => FindData { object, at, bytes },
     96 => CountDirect { written, read },
     97 => StoredBytes { after, limit },
+    120 => StoreCall {},
 });
 
 /// Maximum number of bytes compared by one [`Request::Verify`]: more would look like a hanging server.
@@ -840,6 +843,7 @@ mod tests {
         assert_eq!(bytes, [96, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         let bytes = codec::to_bytes(&Request::StoredBytes { after: None, limit: 3 });
         assert_eq!(bytes, [97, 0, 3, 0, 0, 0]);
+        assert_eq!(codec::to_bytes(&Request::StoreCall {}), [120]);
         let bytes = codec::to_bytes(&Reply::Stored { bytes: 5, more: None });
         assert_eq!(bytes, [53, 5, 0, 0, 0, 0, 0, 0, 0, 0]);
         let reply = Reply::DataParts { parts: vec![(1, 2)], searched_to: 9 };

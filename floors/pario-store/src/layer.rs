@@ -166,4 +166,8 @@ impl<Layer: StoreLayer> Store for Layer {
     fn stats(&self) -> StoreStats {
         self.below().stats()
     }
+
+    fn call(&self, operation: &[u8]) -> Result<Vec<u8>, StoreError> {
+        self.below().call(operation)
+    }
 }

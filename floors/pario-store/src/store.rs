@@ -81,6 +81,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Counters, and the present contents of the cache.
     fn stats(&self) -> StoreStats;
 
+    /// An operation that only this kind of store has, in bytes that only it defines; returns the bytes of its result.
+    fn call(&self, _operation: &[u8]) -> Result<Vec<u8>, StoreError> {
+        Err(StoreError::Unsupported { what: "this store has no operations of its own".to_owned() })
+    }
+
     /// The store's hooks, if it is a cache above other servers.
     fn hooks(&self) -> Option<&dyn CacheHooks> {
         None

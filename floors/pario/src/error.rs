@@ -9,6 +9,20 @@ pub enum Error {
     /// A partition, its servers or its files refused or failed.
     #[error("{0}")]
     Fault(Fault),
+    /// A read ends beyond the end of a shared file; the bytes before the end were read.
+    #[error(
+        "{file}: a read of {wanted} bytes at {at} ends beyond the end of the file: {read} bytes were read"
+    )]
+    PastEnd {
+        /// The file.
+        file: String,
+        /// Offset of the read.
+        at: u64,
+        /// Bytes requested.
+        wanted: usize,
+        /// Bytes before the end.
+        read: usize,
+    },
     /// The partition file, the registry or the start of servers.
     #[error("{0}")]
     Setup(String),
@@ -23,7 +37,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Error::Fault(fault) => fault.code,
-            Error::Setup(_) => Code::Invalid,
+            Error::Setup(_) | Error::PastEnd { .. } => Code::Invalid,
         }
     }
 

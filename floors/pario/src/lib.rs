@@ -22,6 +22,7 @@ mod handle;
 pub mod client;
 pub mod collective;
 pub mod containers;
+pub mod distant;
 pub mod environment;
 mod fleet;
 pub mod group;
@@ -49,6 +50,7 @@ pub use client::{
 };
 pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;
+pub use distant::{Distant, DistantOptions, SharedFile, SharedFileOptions};
 pub use embed::{EmbedOptions, EmbedStore, EmbedTransport};
 pub use error::{Error, Result};
 pub use file_cache::from_env as cache_from_env;

@@ -127,6 +127,7 @@ impl Service {
                 self.give(id, number, Handover { to, first: visit, blocks, syncs, number_sum: of })
             }
             _ if super::keep::is_about_kept(&request) => self.keep(id, number, request, frame.data),
+            Request::StoreCall {} => self.store_call(id, number, frame.data),
             Request::DefineView { view } => self.define_view(id, number, view, frame.data),
             Request::ForgetView { view } => self.forget_view(id, number, view),
             Request::OfferOutbox { from } => self.attach(id, number, from),
@@ -525,6 +526,18 @@ impl Service {
         } else {
             self.pool.run(work, answer);
         }
+        Ok(())
+    }
+
+    /// An operation that only this kind of store has.
+    fn store_call(&mut self, id: LinkId, number: u64, operation: Vec<u8>) -> Result<(), Fault> {
+        let (store, index) = (Arc::clone(&self.spec.store), self.spec.index);
+        let answer = self.answer_with(id, number);
+        let work = move || {
+            let data = store.call(&operation).map_err(|error| store_fault(index, &error))?;
+            Ok((Reply::Data {}, data))
+        };
+        self.pool.run(work, answer);
         Ok(())
     }
 

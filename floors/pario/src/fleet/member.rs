@@ -40,13 +40,13 @@ pub(crate) struct Fleet<S: FleetStore> {
 pub(crate) struct FleetServer<S: FleetStore> {
     pub(super) index: ServerIndex,
     pub(super) server: Server,
-    pub(super) store: Arc<S>,
+    pub(crate) store: Arc<S>,
     pub(super) fork: u64,
 }
 
 impl<S: FleetStore> FleetServer<S> {
     /// Whether this process started it: it is not a forked child.
-    pub(super) fn is_own_process(&self) -> bool {
+    pub(crate) fn is_own_process(&self) -> bool {
         self.fork == fork_generation()
     }
 }

@@ -19,5 +19,7 @@ mod start;
 mod tests;
 
 use self::choose::choose_servers;
-use self::member::{Fleet, FleetRole, FleetStore, common};
-use self::start::{FleetListen, FleetPlan, start_fleet};
+use self::member::{Fleet, FleetRole, common};
+pub(crate) use self::member::{FleetServer, FleetStore};
+use self::start::start_fleet;
+pub(crate) use self::start::{FleetListen, FleetPlan, FleetServers, start_servers};

@@ -66,6 +66,14 @@ struct FleetAddresses {
     failed: Option<String>,
 }
 
+/// Servers of a group, and how to reach them.
+#[derive(Debug)]
+pub(crate) struct FleetServers<S: FleetStore> {
+    pub(crate) id: PartitionId,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) own: Option<FleetServer<S>>,
+}
+
 /// Starts a fleet; collective. `open` is called on the ranks with a server and returns its store and configuration; where it listens and
 /// what it protects is filled in here.
 pub(crate) fn start_fleet<S: FleetStore>(
@@ -73,11 +81,32 @@ pub(crate) fn start_fleet<S: FleetStore>(
     plan: FleetPlan,
     open: impl FnOnce(ServerIdentity) -> Result<(Arc<S>, ServerSpec)>,
 ) -> Result<Fleet<S>> {
+    let FleetServers { id, endpoint, own } = start_servers(group, &plan, open)?;
+    let session = Session::new(MountSpec {
+        name: plan.name,
+        partition: id,
+        endpoint,
+        servers: plan.ranks.len(),
+        locate: None,
+        outbox_bytes: plan.outbox_bytes,
+        method: Method::Auto,
+        tied: None,
+        application: plan.application,
+    });
+    Ok(Fleet { id, ranks: plan.ranks, session, own })
+}
+
+/// The same without a session.
+pub(crate) fn start_servers<S: FleetStore>(
+    group: &Arc<dyn Group>,
+    plan: &FleetPlan,
+    open: impl FnOnce(ServerIdentity) -> Result<(Arc<S>, ServerSpec)>,
+) -> Result<FleetServers<S>> {
     let id: [u8; 32] = nonce();
     let mut seed = FleetSeed { id: [0; 16], secret: Secret::random().0 };
     seed.id.copy_from_slice(&id[..16]);
     let seed: FleetSeed = broadcast_value(group.as_ref(), &seed)?;
-    let (own, told) = match start_own(group.as_ref(), &plan, &seed, open).transpose() {
+    let (own, told) = match start_own(group.as_ref(), plan, &seed, open).transpose() {
         Ok(None) => (None, FleetAddresses::default()),
         Ok(Some((own, told))) => (Some(own), told),
         Err(fault) => (None, FleetAddresses { failed: Some(fault.to_string()), ..FleetAddresses::default() }),
@@ -94,19 +123,8 @@ pub(crate) fn start_fleet<S: FleetStore>(
     if let Some(own) = &own {
         own.server.set_peers(Arc::clone(&connect));
     }
-    let partition = PartitionId(seed.id);
-    let session = Session::new(MountSpec {
-        name: plan.name,
-        partition,
-        endpoint: Endpoint { secret: Secret(seed.secret), connect, protect: plan.protect },
-        servers: plan.ranks.len(),
-        locate: None,
-        outbox_bytes: plan.outbox_bytes,
-        method: Method::Auto,
-        tied: None,
-        application: plan.application,
-    });
-    Ok(Fleet { id: partition, ranks: plan.ranks, session, own })
+    let endpoint = Endpoint { secret: Secret(seed.secret), connect, protect: plan.protect };
+    Ok(FleetServers { id: PartitionId(seed.id), endpoint, own })
 }
 
 /// Starts the server of this member, if the plan has one.

@@ -151,6 +151,7 @@ impl Counters {
             | Request::FindData { .. }
             | Request::CountDirect { .. }
             | Request::StoredBytes { .. }
+            | Request::StoreCall {}
             | Request::RemoveOrphan { .. }
             | Request::CopyFiles {}
             | Request::CopyWrite { .. }

@@ -524,6 +524,8 @@ pub(super) fn into_fault(error: crate::error::Error) -> Fault {
     let code = error.code();
     match error {
         crate::error::Error::Fault(fault) => fault,
-        crate::error::Error::Setup(text) => Fault::new(code, text),
+        other @ (crate::error::Error::Setup(_) | crate::error::Error::PastEnd { .. }) => {
+            Fault::new(code, other.to_string())
+        }
     }
 }
