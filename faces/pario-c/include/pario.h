@@ -49,6 +49,10 @@ ssize_t pario_close(int file);
 #define PARIO_KIND_FILE 1
 #define PARIO_KIND_DIRECTORY 2
 #define PARIO_KIND_SYMLINK 3
+#define PARIO_KIND_FIFO 4
+#define PARIO_KIND_SOCKET 5
+#define PARIO_KIND_CHAR_DEVICE 6
+#define PARIO_KIND_BLOCK_DEVICE 7
 
 struct pario_stat {
     uint64_t inode;
