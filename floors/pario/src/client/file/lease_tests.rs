@@ -119,7 +119,7 @@ fn recalls_beyond_the_threads_do_not_wait_for_each_other() {
 }
 
 /// A recalled lease is returned with the end of the writes under it; until the manager's reply arrives, that end is still noted as
-/// unreported. A truncation by another client may be complete by then. Found by `tests/shared_file.rs`: a rank saw the length from before
+/// unreported. A truncation by another client may be complete by then. Found by `tests/cached_file.rs`: a rank saw the length from before
 /// a collective `set_len`.
 #[test]
 fn the_end_of_writes_before_a_truncation_is_not_the_length() {
