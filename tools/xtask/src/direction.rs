@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::finding::RuleFinding;
 
 /// Allowed dependencies of each crate, from the bottom up.
-const ALLOWED: [(&str, &[&str]); 8] = [
+const ALLOWED: [(&str, &[&str]); 9] = [
     ("pario-core", &[]),
     ("pario-view", &["pario-core"]),
     ("pario-sys", &["pario-core"]),
@@ -23,10 +23,11 @@ const ALLOWED: [(&str, &[&str]); 8] = [
     ("pario-net", &["pario-core", "pario-sys"]),
     ("pario-server", &["pario-core", "pario-view", "pario-sys", "pario-store", "pario-sched", "pario-net"]),
     ("pario", &["pario-core", "pario-view", "pario-sys", "pario-net", "pario-server"]),
+    ("pario-container", &["pario"]),
 ];
 /// Allowed dependencies of every face; the scheduler is independent of Pario and can be used by any crate. The MPI face is one
 /// ABI-independent crate, and one per ABI on top of it; the command mounts through the POSIX face.
-const FACES: &[&str] = &["pario", "pario-core", "pario-sched", "pario-mpi", "pario-posix"];
+const FACES: &[&str] = &["pario", "pario-core", "pario-sched", "pario-mpi", "pario-posix", "pario-container"];
 
 /// The fields of `cargo metadata` used here.
 #[derive(Debug, Deserialize)]

@@ -1,0 +1,280 @@
+//! Callbacks of datasets.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use pario_container::{Dataset, Hex, Kind, Layout, NewDataset, Pipeline, Space};
+
+use super::abi::{DEFAULT, Herr, Hid, LocParams, OK, Operation};
+use super::failure::{Failure, Outcome, guard, guard_status};
+use super::group::{NewPlace, make, open_kind};
+use super::handle::Handle;
+use super::library::Library;
+use super::transfer::{self, Request};
+use super::values::{arguments, checked, index, operation, put};
+use super::{engine, plists, space, types};
+use crate::stats::{self, Count};
+
+/// The program's fill value, in memory form; `None` for the default.
+fn fill_value(library: &Library, dcpl: Hid, type_id: Hid) -> Outcome<Option<Vec<u8>>> {
+    let mut defined: c_int = 0;
+    // SAFETY: the list is open; the place outlives the call.
+    checked(unsafe { (library.f.H5Pfill_value_defined)(dcpl, &raw mut defined) }, "H5Pfill_value_defined")?;
+    if defined != 2 {
+        return Ok(None);
+    }
+    let mut value = vec![0; types::size(library, type_id)];
+    // SAFETY: the buffer has the size of the type.
+    checked(
+        unsafe { (library.f.H5Pget_fill_value)(dcpl, type_id, value.as_mut_ptr().cast()) },
+        "H5Pget_fill_value",
+    )?;
+    Ok(Some(value))
+}
+
+fn chunk_shape(library: &Library, dcpl: Hid, rank: usize) -> Outcome<Option<Vec<u64>>> {
+    // SAFETY: the list is open.
+    if checked(unsafe { (library.f.H5Pget_external_count)(dcpl) }, "H5Pget_external_count")? > 0 {
+        return Err(Failure::unsupported("datasets in external raw files"));
+    }
+    // SAFETY: as above.
+    match unsafe { (library.f.H5Pget_layout)(dcpl) } {
+        0 | 1 => Ok(None),
+        2 => plists::chunk(library, dcpl, rank).map(Some),
+        3 => Err(Failure::unsupported("virtual datasets")),
+        _ => Err(Failure::of_library("H5Pget_layout")),
+    }
+}
+
+pub(super) unsafe extern "C" fn create(
+    object: *mut c_void,
+    location: *const LocParams,
+    name: *const c_char,
+    lcpl: Hid,
+    type_id: Hid,
+    space_id: Hid,
+    dcpl: Hid,
+    _dapl: Hid,
+    dxpl: Hid,
+    _req: *mut *mut c_void,
+) -> *mut c_void {
+    guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
+        stats::add(Count::Datasets, 1);
+        let place = NewPlace { object, location, name, lcpl };
+        create_dataset(library, &place, (type_id, space_id, dcpl, dxpl))
+    })
+}
+
+fn create_dataset(
+    library: &'static Library,
+    place: &NewPlace,
+    (type_id, space_id, dcpl, dxpl): (Hid, Hid, Hid, Hid),
+) -> Outcome<*mut c_void> {
+    let near = Handle::borrow(place.object)?;
+    let element = types::record(library, type_id, near)?;
+    let shape = space::shape(library, space_id)?;
+    let chunk = chunk_shape(library, dcpl, shape.extent().len())?;
+    let mut filters = plists::filters(library, dcpl)?;
+    if chunk.is_none() {
+        filters.clear();
+    }
+    let mut properties = plists::encode(library, dcpl)?;
+    if !Pipeline::is_known(&filters) {
+        properties = engine::completed(library, &element, (dcpl, chunk.as_deref().unwrap_or(&[])))?;
+        let list = plists::decode(library, &properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
+        filters = plists::filters(library, list.id)?;
+    }
+    let fill = fill_value(library, dcpl, type_id)?;
+    let in_heap = types::holds(&element.description).0;
+    let late = if in_heap { fill.clone() } else { None };
+    let new = NewDataset {
+        fill: if in_heap { None } else { fill.map(Hex) },
+        fill_follows: late.is_some(),
+        element: element.clone(),
+        space: shape,
+        chunk,
+        filters,
+        properties,
+    };
+    let handle = make(library, place, (new.body()?, plists::timed(library, dcpl)?))?;
+    let id = handle.object();
+    let raw = handle.into_raw();
+    if let Some(value) = late {
+        let handle = Handle::borrow(raw)?;
+        let size = types::size(library, type_id);
+        let stored = types::at_rest(library, &element, handle)?;
+        let bytes = index(element.size);
+        let mut buffer = value;
+        buffer.resize(size.max(bytes), 0);
+        types::convert(library, (type_id, stored.id, dxpl), 1, (&mut buffer, None))?;
+        let mut tree = handle.tree()?;
+        tree.flush_heap(id)?;
+        tree.set_fill(id, buffer[..bytes].to_vec())?;
+    }
+    Ok(raw)
+}
+
+pub(super) unsafe extern "C" fn open(
+    object: *mut c_void,
+    location: *const LocParams,
+    name: *const c_char,
+    _dapl: Hid,
+    _dxpl: Hid,
+    _req: *mut *mut c_void,
+) -> *mut c_void {
+    guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
+        stats::add(Count::Datasets, 1);
+        Ok(open_kind(library, (object, location), name, (Kind::Dataset, DEFAULT))?.into_raw())
+    })
+}
+
+/// The element at `position` of a list that HDF5 passes.
+fn at<T: Copy>(list: *const T, position: usize) -> T {
+    // SAFETY: HDF5 passes lists of `count` entries, and `position` is less.
+    unsafe { *list.add(position) }
+}
+
+pub(super) unsafe extern "C" fn read(
+    count: usize,
+    datasets: *const *mut c_void,
+    memory_types: *const Hid,
+    memory_spaces: *const Hid,
+    file_spaces: *const Hid,
+    dxpl: Hid,
+    buffers: *const *mut c_void,
+    _req: *mut *mut c_void,
+) -> Herr {
+    let first = if count > 0 { at(datasets, 0) } else { std::ptr::null_mut() };
+    guard_status(Handle::slot_of(first), |library| {
+        for position in 0..count {
+            stats::add(Count::Reads, 1);
+            let handle = Handle::borrow(at(datasets, position).cast_const())?;
+            engine::attach(library, handle)?;
+            let request = Request {
+                memory_type: at(memory_types, position),
+                memory_space: at(memory_spaces, position),
+                file_space: at(file_spaces, position),
+                dxpl,
+            };
+            transfer::read(library, handle, request, at(buffers, position))?;
+        }
+        Ok(OK)
+    })
+}
+
+pub(super) unsafe extern "C" fn write(
+    count: usize,
+    datasets: *const *mut c_void,
+    memory_types: *const Hid,
+    memory_spaces: *const Hid,
+    file_spaces: *const Hid,
+    dxpl: Hid,
+    buffers: *const *const c_void,
+    _req: *mut *mut c_void,
+) -> Herr {
+    let first = if count > 0 { at(datasets, 0) } else { std::ptr::null_mut() };
+    guard_status(Handle::slot_of(first), |library| {
+        for position in 0..count {
+            stats::add(Count::Writes, 1);
+            let handle = Handle::borrow(at(datasets, position).cast_const())?;
+            engine::attach(library, handle)?;
+            let request = Request {
+                memory_type: at(memory_types, position),
+                memory_space: at(memory_spaces, position),
+                file_space: at(file_spaces, position),
+                dxpl,
+            };
+            transfer::write(library, handle, request, at(buffers, position))?;
+        }
+        Ok(OK)
+    })
+}
+
+/// What a handle's dataset is.
+pub(super) fn dataset_of(handle: &Handle) -> Outcome<Dataset> {
+    let tree = handle.tree()?;
+    let dataset = tree.header(handle.object())?.dataset().cloned();
+    dataset.ok_or_else(|| Failure::new("a dataset is needed"))
+}
+
+pub(super) unsafe extern "C" fn get(
+    object: *mut c_void,
+    args: *mut Operation,
+    _dxpl: Hid,
+    _req: *mut *mut c_void,
+) -> Herr {
+    guard_status(Handle::slot_of(object), |library| {
+        stats::add(Count::Datasets, 1);
+        let handle = Handle::borrow(object)?;
+        let dataset = dataset_of(handle)?;
+        let target: &mut Hid = arguments(args);
+        match operation(args) {
+            0 => {
+                *target = plists::decode(library, &Hex::default(), c"H5P_CLS_DATASET_ACCESS_ID_g")?.release()
+            }
+            1 => {
+                *target =
+                    plists::decode(library, &dataset.properties, c"H5P_CLS_DATASET_CREATE_ID_g")?.release()
+            }
+            2 => *target = space::create(library, &dataset.space)?.release(),
+            3 => {
+                let status: &mut *mut c_int = arguments(args);
+                put(*status, status_of(handle, &dataset)?);
+            }
+            4 => {
+                let size: &mut *mut u64 = arguments(args);
+                let stored = if matches!(dataset.space, Space::Null) {
+                    0
+                } else {
+                    handle.tree()?.stored_bytes(handle.object())?
+                };
+                put(*size, stored);
+            }
+            5 => *target = types::decode(library, &dataset.element)?.release(),
+            kind => return Err(Failure::unsupported(&format!("query {kind} of datasets"))),
+        }
+        Ok(OK)
+    })
+}
+
+/// `H5D_space_status_t`: not, partly or wholly allocated.
+fn status_of(handle: &Handle, dataset: &Dataset) -> Outcome<c_int> {
+    let chunk = match &dataset.layout {
+        Layout::Contiguous => return Ok(if dataset.fill.is_none() || dataset.allocated { 2 } else { 0 }),
+        Layout::Ordered { chunk } | Layout::Indexed { chunk } => chunk,
+    };
+    let stored = handle.tree()?.chunk_places(handle.object())?.len();
+    let all: u64 =
+        dataset.space.extent().iter().zip(chunk).map(|(size, part)| size.div_ceil(*part)).product();
+    Ok(if stored == 0 {
+        0
+    } else if index(all) == stored {
+        2
+    } else {
+        1
+    })
+}
+
+pub(super) unsafe extern "C" fn specific(
+    object: *mut c_void,
+    args: *mut Operation,
+    _dxpl: Hid,
+    _req: *mut *mut c_void,
+) -> Herr {
+    guard_status(Handle::slot_of(object), |library| {
+        stats::add(Count::Datasets, 1);
+        let handle = Handle::borrow(object)?;
+        match operation(args) {
+            0 => {
+                let extent: &mut *const u64 = arguments(args);
+                let rank = dataset_of(handle)?.space.extent().len();
+                // SAFETY: HDF5 passes as many sizes as the dataset has dimensions.
+                let extent = unsafe { std::slice::from_raw_parts(*extent, rank) };
+                engine::attach(library, handle)?;
+                handle.tree()?.set_extent(handle.object(), extent)?;
+            }
+            1 | 2 => handle.tree()?.flush_object(handle.object())?,
+            kind => return Err(Failure::unsupported(&format!("operation {kind} of datasets"))),
+        }
+        Ok(OK)
+    })
+}

@@ -1,0 +1,168 @@
+//! Filters that are not built in, run by the program's own HDF5: a native dataset of one chunk in memory, written and read raw.
+//!
+//! Never: touches storage. Always: used on the thread of the caller.
+
+use std::ffi::c_int;
+
+use pario_container::{ExternalFilters, Hex, Layout, Pipeline, TypeRecord};
+
+use super::abi::{ACC_TRUNC, DEFAULT, Hid};
+use super::failure::{Failure, Outcome};
+use super::handle::Handle;
+use super::library::{Library, of_slot};
+use super::values::{Closer, Owned, checked, index};
+use super::{dataset, plists, space, types};
+
+/// Growth of the memory file.
+const INCREMENT: usize = 1 << 16;
+
+/// A native dataset of one chunk in memory.
+#[derive(Debug)]
+struct OneChunk {
+    // Closed in this order.
+    dataset: Owned,
+    _file: Owned,
+    element: Owned,
+    rank: usize,
+    library: &'static Library,
+}
+
+impl OneChunk {
+    fn new(
+        library: &'static Library,
+        record: &TypeRecord,
+        (dcpl, chunk): (Hid, &[u64]),
+    ) -> Outcome<OneChunk> {
+        if types::holds(&record.description).0 {
+            return Err(Failure::unsupported("this filter on variable-length elements"));
+        }
+        let f = &library.f;
+        let fapl = plists::decode(library, &Hex::default(), c"H5P_CLS_FILE_ACCESS_ID_g")?;
+        // SAFETY: the list is open.
+        checked(unsafe { (f.H5Pset_fapl_core)(fapl.id, INCREMENT, false) }, "H5Pset_fapl_core")?;
+        // SAFETY: the name ends in NUL.
+        let native = unsafe { (f.H5VLget_connector_id_by_name)(c"native".as_ptr()) };
+        checked(native, "H5VLget_connector_id_by_name")?;
+        // SAFETY: list and connector are open.
+        let set = unsafe { (f.H5Pset_vol)(fapl.id, native, std::ptr::null()) };
+        // SAFETY: it was opened above.
+        unsafe { (f.H5VLclose)(native) };
+        checked(set, "H5Pset_vol")?;
+        // SAFETY: the name ends in NUL; nothing of this name is made in storage.
+        let file = unsafe { (f.H5Fcreate)(c"pario-filter".as_ptr(), ACC_TRUNC, DEFAULT, fapl.id) };
+        let file = Owned::new(library, file, (Closer::File, "H5Fcreate"))?;
+        let maximum = chunk.iter().map(|size| Some(*size)).collect();
+        let shape =
+            space::create(library, &pario_container::Space::Simple { extent: chunk.to_vec(), maximum })?;
+        let element = types::decode(library, record)?;
+        // SAFETY: a copy is changed, all identifiers are open.
+        let list = Owned::new(library, unsafe { (f.H5Pcopy)(dcpl) }, (Closer::Plist, "H5Pcopy"))?;
+        let rank = c_int::try_from(chunk.len()).map_err(|_| Failure::new("too many dimensions"))?;
+        // SAFETY: the list of sizes has `rank` entries.
+        checked(unsafe { (f.H5Pset_chunk)(list.id, rank, chunk.as_ptr()) }, "H5Pset_chunk")?;
+        // SAFETY: all identifiers are open, the name ends in NUL.
+        let made = unsafe {
+            (f.H5Dcreate2)(file.id, c"c".as_ptr(), element.id, shape.id, DEFAULT, list.id, DEFAULT)
+        };
+        let dataset = Owned::new(library, made, (Closer::Dataset, "H5Dcreate2"))?;
+        Ok(OneChunk { dataset, _file: file, element, rank: chunk.len(), library })
+    }
+
+    fn encode(&self, raw: &[u8]) -> Outcome<(Vec<u8>, u32)> {
+        let (f, zero) = (&self.library.f, vec![0_u64; self.rank]);
+        let id = self.dataset.id;
+        // SAFETY: the buffer holds one chunk of this type.
+        let done =
+            unsafe { (f.H5Dwrite)(id, self.element.id, DEFAULT, DEFAULT, DEFAULT, raw.as_ptr().cast()) };
+        checked(done, "H5Dwrite")?;
+        // SAFETY: the dataset is open.
+        checked(unsafe { (f.H5Dflush)(id) }, "H5Dflush")?;
+        let (mut size, mut mask) = (0, 0);
+        // SAFETY: the position has as many entries as the dataset has dimensions.
+        checked(
+            unsafe { (f.H5Dget_chunk_storage_size)(id, zero.as_ptr(), &raw mut size) },
+            "H5Dget_chunk_storage_size",
+        )?;
+        let mut stored = vec![0_u8; index(size)];
+        // SAFETY: the buffer has the size that was asked for.
+        let done = unsafe {
+            (f.H5Dread_chunk)(id, DEFAULT, zero.as_ptr(), &raw mut mask, stored.as_mut_ptr().cast())
+        };
+        checked(done, "H5Dread_chunk")?;
+        Ok((stored, mask))
+    }
+
+    fn decode(&self, stored: &[u8], mask: u32, size: u64) -> Outcome<Vec<u8>> {
+        let (f, zero) = (&self.library.f, vec![0_u64; self.rank]);
+        let id = self.dataset.id;
+        // SAFETY: the buffer has the size given.
+        let done = unsafe {
+            (f.H5Dwrite_chunk)(id, DEFAULT, mask, zero.as_ptr(), stored.len(), stored.as_ptr().cast())
+        };
+        checked(done, "H5Dwrite_chunk")?;
+        let mut raw = vec![0_u8; index(size)];
+        // SAFETY: the buffer has room for one chunk of this type.
+        let done =
+            unsafe { (f.H5Dread)(id, self.element.id, DEFAULT, DEFAULT, DEFAULT, raw.as_mut_ptr().cast()) };
+        checked(done, "H5Dread")?;
+        Ok(raw)
+    }
+}
+
+/// Creation properties with the parameters that filters complete themselves.
+pub(super) fn completed(
+    library: &'static Library,
+    record: &TypeRecord,
+    (dcpl, chunk): (Hid, &[u64]),
+) -> Outcome<Hex> {
+    let one = OneChunk::new(library, record, (dcpl, chunk))?;
+    // SAFETY: the dataset is open.
+    let list = unsafe { (library.f.H5Dget_create_plist)(one.dataset.id) };
+    let list = Owned::new(library, list, (Closer::Plist, "H5Dget_create_plist"))?;
+    plists::encode(library, list.id)
+}
+
+/// The filters of one dataset.
+#[derive(Debug)]
+struct LibraryFilters {
+    slot: usize,
+    record: TypeRecord,
+    properties: Hex,
+    chunk: Vec<u64>,
+}
+
+impl LibraryFilters {
+    fn one(&self) -> Outcome<OneChunk> {
+        let library = of_slot(self.slot);
+        let list = plists::decode(library, &self.properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
+        OneChunk::new(library, &self.record, (list.id, &self.chunk))
+    }
+}
+
+impl ExternalFilters for LibraryFilters {
+    fn encode(&mut self, raw: &[u8]) -> Result<(Vec<u8>, u32), String> {
+        self.one().and_then(|one| one.encode(raw)).map_err(|failure| failure.text)
+    }
+
+    fn decode(&mut self, stored: &[u8], mask: u32, size: u64) -> Result<Vec<u8>, String> {
+        self.one().and_then(|one| one.decode(stored, mask, size)).map_err(|failure| failure.text)
+    }
+}
+
+/// Gives a dataset with other filters than the built-in ones this engine.
+pub(super) fn attach(library: &'static Library, handle: &Handle) -> Outcome<()> {
+    let id = handle.object();
+    let known =
+        handle.tree()?.header(id)?.dataset().is_none_or(|dataset| Pipeline::is_known(&dataset.filters));
+    if known || !handle.tree()?.needs_external_filters(id)? {
+        return Ok(());
+    }
+    let facts = dataset::dataset_of(handle)?;
+    let chunk = match facts.layout {
+        Layout::Ordered { chunk } | Layout::Indexed { chunk } => chunk,
+        Layout::Contiguous => return Ok(()),
+    };
+    let engine =
+        LibraryFilters { slot: library.slot, record: facts.element, properties: facts.properties, chunk };
+    Ok(handle.tree()?.set_external_filters(id, Box::new(engine))?)
+}

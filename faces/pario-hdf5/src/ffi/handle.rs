@@ -1,0 +1,151 @@
+//! What HDF5 holds of an object: a pointer to a [`Handle`].
+//!
+//! Always: a handle that HDF5 holds is in the set of live ones, so that foreign pointers are recognised.
+
+use std::collections::HashSet;
+use std::ffi::c_void;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use pario_container::{Kind, Name, ROOT_ID, Tree};
+
+use super::abi::{ID_ATTR, ID_DATASET, ID_DATATYPE, ID_FILE, ID_GROUP};
+use super::failure::{Failure, Outcome};
+use super::registry::OpenFile;
+
+/// What a handle stands for.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A file, and its root group.
+    File,
+    /// A group, dataset or committed type.
+    Object(u64),
+    /// An attribute of an object.
+    Attribute { owner: u64, name: Name },
+}
+
+/// An open object of the program.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pub(crate) slot: usize,
+    pub(crate) file: Arc<OpenFile>,
+    pub(crate) target: Target,
+    /// The path by which it was opened.
+    pub(crate) path: Name,
+    /// Flags of the file at opening.
+    pub(crate) flags: u32,
+}
+
+static LIVE: LazyLock<Mutex<HashSet<usize>>> = LazyLock::new(|| Mutex::new(HashSet::new()));
+
+fn live() -> MutexGuard<'static, HashSet<usize>> {
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Handle {
+    /// A handle of an object, perhaps of another file.
+    pub(crate) fn of_object(near: &Handle, (file, id, path): (&Arc<OpenFile>, u64, Name)) -> Outcome<Handle> {
+        file.tree()?.hold(id)?;
+        Ok(Handle {
+            slot: near.slot,
+            file: file.clone(),
+            target: Target::Object(id),
+            path,
+            flags: near.flags,
+        })
+    }
+
+    /// Hands the handle to HDF5.
+    pub(crate) fn into_raw(self) -> *mut c_void {
+        let pointer = Box::into_raw(Box::new(self)).cast::<c_void>();
+        live().insert(pointer as usize);
+        pointer
+    }
+
+    /// The handle behind a pointer of HDF5.
+    pub(crate) fn borrow<'a>(pointer: *const c_void) -> Outcome<&'a Handle> {
+        if !live().contains(&(pointer as usize)) {
+            return Err(Failure::new("an object of another connector, or one that is closed"));
+        }
+        // SAFETY: the pointer came from `into_raw` and was not taken back; HDF5 serialises its calls.
+        Ok(unsafe { &*pointer.cast::<Handle>() })
+    }
+
+    /// Takes the handle back from HDF5.
+    pub(crate) fn take(pointer: *mut c_void) -> Outcome<Box<Handle>> {
+        if !live().remove(&(pointer as usize)) {
+            return Err(Failure::new("an object of another connector, or one that is closed"));
+        }
+        // SAFETY: the pointer came from `into_raw` and was in the set, so that this happens once.
+        Ok(unsafe { Box::from_raw(pointer.cast::<Handle>()) })
+    }
+
+    /// The slot of a handle; that of no handle is the first, which exists when a callback runs.
+    pub(crate) fn slot_of(pointer: *const c_void) -> usize {
+        Handle::borrow(pointer).map_or(0, |handle| handle.slot)
+    }
+
+    /// The object: the root group of a file, the owner of an attribute.
+    pub(crate) fn object(&self) -> u64 {
+        match &self.target {
+            Target::File => ROOT_ID,
+            Target::Object(id) => *id,
+            Target::Attribute { owner, .. } => *owner,
+        }
+    }
+
+    pub(crate) fn attribute(&self) -> Outcome<(u64, &Name)> {
+        match &self.target {
+            Target::Attribute { owner, name } => Ok((*owner, name)),
+            Target::File | Target::Object(_) => Err(Failure::new("an attribute is needed")),
+        }
+    }
+
+    pub(crate) fn tree(&self) -> Outcome<TreeGuard<'_>> {
+        self.file.tree()
+    }
+
+    /// `H5I_type_t` of the handle.
+    pub(crate) fn id_type(&self) -> Outcome<i32> {
+        match &self.target {
+            Target::File => Ok(ID_FILE),
+            Target::Attribute { .. } => Ok(ID_ATTR),
+            Target::Object(id) => Ok(id_type(self.tree()?.header(*id)?.kind())),
+        }
+    }
+
+    /// Ends the use of the object.
+    pub(crate) fn close(self: Box<Handle>) -> Outcome<()> {
+        let id = self.object();
+        if !matches!(self.target, Target::File) {
+            self.tree()?.release(id)?;
+        }
+        self.file.clone().drop_handle(self)
+    }
+}
+
+/// `H5I_type_t` of a kind of object.
+pub(crate) fn id_type(kind: Kind) -> i32 {
+    match kind {
+        Kind::Group => ID_GROUP,
+        Kind::Dataset => ID_DATASET,
+        Kind::Type => ID_DATATYPE,
+    }
+}
+
+/// The tree of an open file, locked.
+#[derive(Debug)]
+pub(crate) struct TreeGuard<'a>(pub(crate) MutexGuard<'a, Option<Tree>>);
+
+impl std::ops::Deref for TreeGuard<'_> {
+    type Target = Tree;
+
+    fn deref(&self) -> &Tree {
+        self.0.as_ref().expect("the tree is there until the last handle is closed")
+    }
+}
+
+impl std::ops::DerefMut for TreeGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Tree {
+        self.0.as_mut().expect("the tree is there until the last handle is closed")
+    }
+}

@@ -1,0 +1,28 @@
+//! The C interface: HDF5 calls these functions, and they call the HDF5 that called.
+//!
+//! Always: `unsafe` is in this folder; each callback is guarded against panics.
+
+mod abi;
+mod attribute;
+mod class;
+mod compat;
+mod dataset;
+mod datatype;
+mod engine;
+mod entry;
+mod failure;
+mod file;
+mod group;
+mod handle;
+mod introspect;
+mod library;
+mod link;
+mod location;
+mod object;
+mod optional;
+mod plists;
+mod registry;
+mod space;
+mod transfer;
+mod types;
+mod values;

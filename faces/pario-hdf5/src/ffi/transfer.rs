@@ -1,0 +1,266 @@
+//! Transfers of elements between the program's memory and a dataset: selection, conversion, storage, in pieces.
+//!
+//! Never: holds the tree's lock while HDF5 converts, since conversion comes back for variable-length values. Always: nothing is
+//! converted where both types are equal.
+
+use std::ffi::c_void;
+
+use pario_container::{ElementType, TypeRecord};
+
+use super::abi::{DEFAULT, Hid, SPACE_BLOCK, SPACE_PLIST};
+use super::failure::{Failure, Outcome};
+use super::handle::Handle;
+use super::library::Library;
+use super::space::{Selection, gather, scatter};
+use super::types;
+use super::values::{Owned, index, length, memory, memory_mut};
+use crate::stats::{self, Count};
+
+/// Bytes of one piece.
+const PIECE: usize = 4 << 20;
+
+/// One transfer as the program asks for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) memory_type: Hid,
+    pub(crate) memory_space: Hid,
+    pub(crate) file_space: Hid,
+    pub(crate) dxpl: Hid,
+}
+
+/// A transfer whose selections and types are known.
+struct Plan {
+    library: &'static Library,
+    id: u64,
+    memory_type: Hid,
+    dxpl: Hid,
+    /// The type at rest; `None` if nothing is converted.
+    stored: Option<Owned>,
+    memory_size: usize,
+    stored_size: usize,
+    /// Conversion needs what is there already.
+    background: bool,
+    file: Selection,
+    memory: Selection,
+}
+
+impl Plan {
+    fn new(library: &'static Library, handle: &Handle, request: Request) -> Outcome<Plan> {
+        refuse_transform(library, request.dxpl)?;
+        let id = handle.object();
+        let (record, elements) = {
+            let tree = handle.tree()?;
+            let header = tree.header(id)?;
+            let dataset = header.dataset().ok_or_else(|| Failure::new("a dataset is needed"))?;
+            (dataset.element.clone(), dataset.space.elements())
+        };
+        let (file, memory) = selections(library, request, elements)?;
+        let stored = conversion(library, (request.memory_type, &record), handle)?;
+        let memory_size = types::size(library, request.memory_type);
+        let stored_size = index(record.size);
+        Ok(Plan {
+            library,
+            id,
+            memory_type: request.memory_type,
+            dxpl: request.dxpl,
+            background: stored.is_some() && has_members(&record.description),
+            stored,
+            memory_size,
+            stored_size,
+            file,
+            memory,
+        })
+    }
+
+    /// Elements of the next piece.
+    fn piece(&self, left: u64) -> u64 {
+        length(PIECE / self.memory_size.max(self.stored_size).max(1)).max(1).min(left)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        index(self.memory.extent) * self.memory_size
+    }
+}
+
+/// Pieces of a compound are converted one by one, into what is there.
+fn has_members(element: &ElementType) -> bool {
+    match element {
+        ElementType::Compound { .. } => true,
+        ElementType::Array { of, .. } | ElementType::Variable { of } => has_members(of),
+        ElementType::Integer { .. }
+        | ElementType::Float { .. }
+        | ElementType::Text { .. }
+        | ElementType::Variabletext { .. }
+        | ElementType::Enumeration { .. }
+        | ElementType::Opaque { .. }
+        | ElementType::Bitfield { .. }
+        | ElementType::Reference { .. }
+        | ElementType::Other { .. } => false,
+    }
+}
+
+/// The type at rest if elements have to be converted.
+pub(crate) fn conversion(
+    library: &'static Library,
+    (memory_type, record): (Hid, &TypeRecord),
+    handle: *const Handle,
+) -> Outcome<Option<Owned>> {
+    let stored = types::at_rest(library, record, handle)?;
+    // SAFETY: both types are open.
+    let same =
+        !types::holds(&record.description).0 && unsafe { (library.f.H5Tequal)(memory_type, stored.id) } > 0;
+    Ok((!same).then_some(stored))
+}
+
+fn selections(library: &'static Library, request: Request, elements: u64) -> Outcome<(Selection, Selection)> {
+    let Request { memory_space, file_space, .. } = request;
+    if [memory_space, file_space].contains(&SPACE_PLIST) || file_space == SPACE_BLOCK {
+        return Err(Failure::unsupported("selections by H5S_PLIST, or by H5S_BLOCK in the file"));
+    }
+    let file = match file_space {
+        DEFAULT => Selection::all(library, elements),
+        space => Selection::of(library, space)?,
+    };
+    if file.extent != elements {
+        return Err(Failure::new("the file dataspace has another extent than the dataset"));
+    }
+    let memory = match (memory_space, file_space) {
+        (DEFAULT, DEFAULT) => Selection::all(library, elements),
+        (DEFAULT, space) => Selection::of(library, space)?,
+        (SPACE_BLOCK, _) => Selection::all(library, file.elements),
+        (space, _) => Selection::of(library, space)?,
+    };
+    if memory.elements != file.elements {
+        let text =
+            format!("{} elements are selected in memory, {} in the file", memory.elements, file.elements);
+        return Err(Failure::new(text));
+    }
+    Ok((file, memory))
+}
+
+/// A data transform is noticed, never ignored.
+fn refuse_transform(library: &Library, dxpl: Hid) -> Outcome<()> {
+    if dxpl == DEFAULT || library.variables.get(c"H5P_LST_DATASET_XFER_ID_g")? == dxpl {
+        return Ok(());
+    }
+    // SAFETY: the stack is saved and put back, since a list without a transform is reported as an error.
+    let saved = unsafe { (library.f.H5Eget_current_stack)() };
+    // SAFETY: the list is open; no text is asked for.
+    let size = unsafe { (library.f.H5Pget_data_transform)(dxpl, std::ptr::null_mut(), 0) };
+    // SAFETY: the stack was saved above; this closes it.
+    unsafe { (library.f.H5Eset_current_stack)(saved) };
+    if size > 0 { Err(Failure::unsupported("data transforms (H5Pset_data_transform)")) } else { Ok(()) }
+}
+
+/// Writes elements of the program.
+pub(crate) fn write(
+    library: &'static Library,
+    handle: &Handle,
+    request: Request,
+    buffer: *const c_void,
+) -> Outcome<()> {
+    let mut plan = Plan::new(library, handle, request)?;
+    let total = plan.file.elements;
+    if total > 0 && buffer.is_null() {
+        return Err(Failure::new("the program's buffer is missing"));
+    }
+    let program = memory(buffer, plan.memory_bytes());
+    stats::add(Count::BytesWritten, total * length(plan.memory_size));
+    let (mut left, mut packed) = (total, Vec::new());
+    // Without conversion a selection that is one run in memory is written from where it is, at once.
+    while left > 0 {
+        let whole = plan.stored.is_none() && plan.memory.elements == plan.memory.extent && left == total;
+        let count = if whole { left } else { plan.piece(left) };
+        let (to, from) = (plan.file.take(count)?, plan.memory.take(count)?);
+        match (&plan.stored, &from[..]) {
+            (None, [(start, _)]) => {
+                let at = index(*start) * plan.memory_size;
+                let bytes = &program[at..at + index(count) * plan.memory_size];
+                handle.tree()?.write_elements(plan.id, &to, bytes)?;
+            }
+            (None, _) => {
+                packed.resize(index(count) * plan.memory_size, 0);
+                gather(program, &from, plan.memory_size, &mut packed);
+                handle.tree()?.write_elements(plan.id, &to, &packed)?;
+            }
+            (Some(stored), _) => {
+                packed.clear();
+                packed.resize(index(count) * plan.memory_size.max(plan.stored_size), 0);
+                gather(program, &from, plan.memory_size, &mut packed);
+                write_converted(&plan, (handle, stored.id), (&to, count), &mut packed)?;
+            }
+        }
+        left -= count;
+    }
+    Ok(())
+}
+
+fn write_converted(
+    plan: &Plan,
+    (handle, stored): (&Handle, Hid),
+    (to, count): (&[(u64, u64)], u64),
+    packed: &mut [u8],
+) -> Outcome<()> {
+    let bytes = index(count) * plan.stored_size;
+    let mut background = None;
+    if plan.background {
+        let mut there = vec![0; packed.len()];
+        handle.tree()?.read_elements(plan.id, to, &mut there[..bytes])?;
+        background = Some(there);
+    }
+    let types = (plan.memory_type, stored, plan.dxpl);
+    types::convert(plan.library, types, index(count), (packed, background.as_deref_mut()))?;
+    let mut tree = handle.tree()?;
+    // Values first, then the elements that name them.
+    tree.flush_heap(plan.id)?;
+    Ok(tree.write_elements(plan.id, to, &packed[..bytes])?)
+}
+
+/// Reads elements into the program's memory.
+pub(crate) fn read(
+    library: &'static Library,
+    handle: &Handle,
+    request: Request,
+    buffer: *mut c_void,
+) -> Outcome<()> {
+    let mut plan = Plan::new(library, handle, request)?;
+    let total = plan.file.elements;
+    if total > 0 && buffer.is_null() {
+        return Err(Failure::new("the program's buffer is missing"));
+    }
+    let program = memory_mut(buffer, plan.memory_bytes());
+    stats::add(Count::BytesRead, total * length(plan.memory_size));
+    let (mut left, mut packed) = (total, Vec::new());
+    while left > 0 {
+        let whole = plan.stored.is_none() && plan.memory.elements == plan.memory.extent && left == total;
+        let count = if whole { left } else { plan.piece(left) };
+        let (from, to) = (plan.file.take(count)?, plan.memory.take(count)?);
+        match (&plan.stored, &to[..]) {
+            (None, [(start, _)]) => {
+                let at = index(*start) * plan.memory_size;
+                let bytes = &mut program[at..at + index(count) * plan.memory_size];
+                handle.tree()?.read_elements(plan.id, &from, bytes)?;
+            }
+            (None, _) => {
+                packed.resize(index(count) * plan.memory_size, 0);
+                handle.tree()?.read_elements(plan.id, &from, &mut packed)?;
+                scatter(&packed, &to, plan.memory_size, program);
+            }
+            (Some(stored), _) => {
+                packed.clear();
+                packed.resize(index(count) * plan.memory_size.max(plan.stored_size), 0);
+                let bytes = index(count) * plan.stored_size;
+                handle.tree()?.read_elements(plan.id, &from, &mut packed[..bytes])?;
+                let mut background = plan.background.then(|| vec![0; packed.len()]);
+                if let Some(there) = &mut background {
+                    gather(program, &to, plan.memory_size, there);
+                }
+                let types = (stored.id, plan.memory_type, plan.dxpl);
+                types::convert(library, types, index(count), (&mut packed, background.as_deref_mut()))?;
+                scatter(&packed, &to, plan.memory_size, program);
+            }
+        }
+        left -= count;
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! What a killed writer left behind: files of objects without a link, half-written files, nameless objects.
+//!
+//! Never: touches a file that is not the tree's own.
+
+use std::collections::HashSet;
+
+use crate::error::Result;
+use crate::header::Kind;
+use crate::links::LinkTarget;
+use crate::names::file_name;
+use crate::node::OBJECTS;
+use crate::place::EntryKind;
+use crate::tree::{ROOT_ID, Tree};
+
+/// Removes all leftovers.
+pub(crate) fn remove_leftovers(tree: &mut Tree) -> Result<()> {
+    for path in leftovers(tree)? {
+        match tree.place.kind(&path)? {
+            Some(EntryKind::Directory) => tree.place.remove_tree(&path)?,
+            Some(_) => tree.place.remove_file(&path)?,
+            None => (),
+        }
+    }
+    Ok(())
+}
+
+/// Paths of files that belong to no object, in an order in which they can be removed.
+pub(crate) fn leftovers(tree: &mut Tree) -> Result<Vec<String>> {
+    let (mut found, mut shared) = (Vec::new(), HashSet::new());
+    let mut groups = vec![ROOT_ID];
+    let mut seen = HashSet::from([ROOT_ID]);
+    while let Some(group) = groups.pop() {
+        let mut known = HashSet::new();
+        for row in tree.links(group)? {
+            let leaf = file_name(&row.name);
+            if let LinkTarget::Hard { id, shared: lies_apart } = row.target {
+                known.insert(leaf);
+                if lies_apart {
+                    shared.insert(id.to_string());
+                }
+                if seen.insert(id) {
+                    tree.enter(group, &row.name, (id, lies_apart))?;
+                    if tree.node(id)?.header.kind() == Kind::Group {
+                        groups.push(id);
+                    }
+                }
+            }
+        }
+        let inside = tree.paths(group)?.inside();
+        strangers(tree, &inside, &known, &mut found)?;
+    }
+    strangers(tree, &format!("{OBJECTS}/"), &shared, &mut found)?;
+    Ok(found)
+}
+
+/// Files of unknown objects in one directory.
+fn strangers(tree: &Tree, dir: &str, known: &HashSet<String>, found: &mut Vec<String>) -> Result<()> {
+    let place = &tree.place;
+    let entries = place.list(dir.trim_end_matches('/'))?;
+    for (name, kind) in &entries {
+        let path = format!("{dir}{name}");
+        if name.ends_with("@new") {
+            found.push(path);
+            continue;
+        }
+        if *kind == EntryKind::Directory {
+            let ours = place.kind(&format!("{path}/.@self"))?.is_some()
+                || place.kind(&format!("{path}/.@links"))?.is_some();
+            if ours && !known.contains(name) {
+                found.push(path);
+            }
+            continue;
+        }
+        let Some(leaf) = name.strip_prefix('.').map(|rest| rest.split('@').next().unwrap_or(rest)) else {
+            continue;
+        };
+        // `.@self` and its kind have no leaf; `.X` and `.X@heap` belong to X.
+        if leaf.is_empty() || known.contains(leaf) || (!name.contains('@') && !is_header(tree, &path)?) {
+            continue;
+        }
+        let data = format!("{dir}{leaf}");
+        if !name.contains('@') && place.kind(&data)? == Some(EntryKind::File) {
+            found.push(data);
+        }
+        found.push(path);
+    }
+    Ok(())
+}
+
+fn is_header(tree: &Tree, path: &str) -> Result<bool> {
+    let bytes = tree.place.read(path)?.unwrap_or_default();
+    Ok(bytes.starts_with(b"{\"crc\":\""))
+}
