@@ -30,9 +30,7 @@ impl Compiler {
 
     /// Whether the compiler and its OpenMP runtime are installed.
     pub(crate) fn is_here(self) -> bool {
-        let found =
-            Command::new(self.command()).arg("--version").output().is_ok_and(|ran| ran.status.success());
-        let found = found && (self != Compiler::Clang || libomp().is_some());
+        let found = self.compiles_openmp();
         if !found {
             let package = match self {
                 Compiler::Gcc => "gcc",
@@ -43,6 +41,21 @@ impl Compiler {
             eprintln!("SKIPPING programs of {}: install {package}", self.command());
         }
         found
+    }
+
+    /// Whether it can link an empty program with OpenMP.
+    fn compiles_openmp(self) -> bool {
+        let place = tempfile::tempdir().expect("a directory");
+        let (name, text) = match self {
+            Compiler::Gfortran => ("empty.f90", "end\n"),
+            Compiler::Gcc | Compiler::Clang => ("empty.c", "int main(void) { return 0; }\n"),
+            Compiler::Gxx => ("empty.cc", "int main() { return 0; }\n"),
+        };
+        let source = place.path().join(name);
+        std::fs::write(&source, text).expect("a file");
+        let mut command = Command::new(self.command());
+        command.arg("-fopenmp").arg(&source).arg("-o").arg(place.path().join("empty"));
+        command.output().is_ok_and(|ran| ran.status.success())
     }
 
     /// Flags that make C++ of C sources.
@@ -68,22 +81,11 @@ impl Compiler {
         command.args(if self == Compiler::Gxx { &["-x", "none"][..] } else { &[] });
         command.arg("-I").arg(face().join("include")).arg("-o").arg(output);
         command.arg("-L").arg(directory).arg(format!("-Wl,-rpath,{}", directory.display())).arg("-lpario");
-        if let Some(libomp) = libomp().filter(|_| self == Compiler::Clang) {
-            command.arg(format!("-Wl,-rpath,{}", libomp.display()));
-        }
         // Module files of Fortran.
         command.current_dir(output.parent().expect("in a directory"));
         let ran = command.output().expect("the compiler runs");
         assert!(ran.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&ran.stderr));
     }
-}
-
-/// The directory of clang's runtime.
-fn libomp() -> Option<PathBuf> {
-    let ran = Command::new("clang").arg("-print-file-name=libomp.so").output().ok()?;
-    let path = PathBuf::from(String::from_utf8(ran.stdout).ok()?.trim());
-    // Without such a file clang prints the name alone.
-    Some(path.canonicalize().ok()?.parent()?.to_owned())
 }
 
 /// The directory of this crate.
