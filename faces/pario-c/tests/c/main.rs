@@ -4,6 +4,7 @@
 
 mod compilers;
 mod fixture;
+mod flags;
 mod fortran;
 mod names;
 mod partition;
