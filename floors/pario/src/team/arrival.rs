@@ -11,7 +11,6 @@ use super::error::{TeamCode, TeamError, TeamResult};
 use super::meeting::prefixed;
 use super::membership::Mismatch;
 use super::round::{Arrived, Caller, MemberMemory, Round};
-use super::wait::Patience;
 
 /// A member inside of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,13 +45,12 @@ impl TeamCore {
                 Ok(Some(number)) => break Ok(number),
                 Ok(None) if state.rounds.len() < ROUNDS_MAX => break self.begin(&mut state, caller, call),
                 Ok(None) => {
-                    let mut patience = Patience::new(self);
                     // Another member may begin the next round first: then this one joins it.
                     let has_round = |state: &TeamState| !matches!(find_round(state, caller), Ok(None));
                     let room = |state: &TeamState| {
                         state.rounds.len() < ROUNDS_MAX || state.is_closed || has_round(state)
                     };
-                    state = self.wait(state, &mut patience, room, u64::MAX);
+                    state = self.wait_for_room(state, room);
                 }
             }
         };
