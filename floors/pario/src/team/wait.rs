@@ -46,7 +46,7 @@ impl Patience {
         notice.min(end).max(Duration::from_millis(1))
     }
 
-    /// Whether [`Patience::check`] has something to tell, if a thread is missing.
+    /// Whether [`Patience::check`] prints or fails if a thread is missing.
     fn is_due(&self) -> bool {
         let waited = MonotonicClock.now().since(self.began);
         self.limit.is_some_and(|limit| limit <= waited) || NOTICE <= waited && !self.noticed
