@@ -333,3 +333,40 @@ fn a_group_that_opens_a_fresh_file_has_offered_its_outbox_when_open_returns() {
         }
     });
 }
+
+/// Empty, small and large calls of two threads; the first ones make what later ones use again.
+#[cfg(debug_assertions)]
+#[test]
+fn a_call_of_a_team_takes_no_memory_in_steady_state() {
+    use pario::team::{Hint, Position, TeamFile, TeamOptions, TeamSettings};
+    const CALLS: u64 = 200;
+    let dir = tempfile::tempdir().unwrap();
+    for (settings, bytes) in [("active=2", 0), ("active=2", 4096), ("active=2", 1 << 20), ("active=1", 65536)]
+    {
+        let options = TeamOptions::default().create(true).read(true).write(true).truncate(true);
+        let options = options.settings(TeamSettings::parse(settings).unwrap());
+        let file = TeamFile::open(dir.path().join("file"), &options).unwrap();
+        let allocations = |number: u32| {
+            let mut part = vec![1; bytes];
+            let mut before = 0;
+            for call in 0..2 * CALLS {
+                if call == CALLS {
+                    before = pario_sys::counting::allocations_of_this_thread();
+                }
+                let member = file.at(Position::of(number, 2));
+                member.write_at_all(u64::from(number) * bytes as u64, &part, Hint::Contiguous).unwrap();
+                member.read_at_all(u64::from(number) * bytes as u64, &mut part, Hint::Contiguous).unwrap();
+            }
+            pario_sys::counting::allocations_of_this_thread() - before
+        };
+        let counts = std::thread::scope(|scope| {
+            [0, 1].map(|number| scope.spawn(move || allocations(number))).map(|thread| thread.join().unwrap())
+        });
+        // Members that run ahead may need a buffer more than ever before; that is not the steady state.
+        assert!(
+            counts.iter().sum::<u64>() <= CALLS / 20,
+            "{settings}, {bytes} bytes: {counts:?} of {CALLS} calls"
+        );
+        file.close().unwrap();
+    }
+}

@@ -2,6 +2,7 @@
 
 mod kernel;
 mod sliding;
+mod team;
 
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use kernel::{
     BtioArgs, FlashArgs, IrregularArgs, KernelRequest, ScaleArgs, StridedArgs, SubarrayArgs, TileArgs,
 };
 use sliding::SlidingArgs;
+use team::TeamArgs;
 
 /// Entries of the large directory of `bench meta --large`.
 const LARGE_ENTRIES: u64 = 1_000_000;
@@ -38,6 +40,7 @@ Examples:
   pario bench sliding --hosts 4        overlapping windows: the cooperative cache, range locks, no locks
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
   pario bench mpi --quick              MPI programs on the MPI library's own I/O and on Pario
+  pario bench team micro               threads that write one file, by every way
   pario bench sched --plots plots      policies of the I/O scheduler, modelled and real: figures, tables, plots
 
 Every benchmark brings up its own partition with its own registry and removes all of it at the end.")]
@@ -88,6 +91,8 @@ enum Benchmark {
     Sched(SchedArgs),
     /// Small C programs on the MPI library's own I/O and on Pario: needs mpiexec and mpicc
     Mpi(MpiArgs),
+    /// Threads that write one file together, against locks, separate files and one thread
+    Team(TeamArgs),
     /// A process of a benchmark
     #[command(hide = true)]
     Worker,
@@ -256,6 +261,7 @@ pub(crate) fn run(cli: &Cli) -> BenchResult {
         Benchmark::Full(args) => show(cli, &crate::full::run(&full_plan(args)?)?),
         Benchmark::Lock(args) => show(cli, &crate::lock::run(&lock_plan(args)?)?),
         Benchmark::Sliding(args) => sliding::show(cli, args),
+        Benchmark::Team(args) => team::show(cli, args),
         Benchmark::Btio(args) => show_kernel(cli, &args.asked()?),
         Benchmark::Tile(args) => show_kernel(cli, &args.asked()?),
         Benchmark::Flash(args) => show_kernel(cli, &args.asked()?),

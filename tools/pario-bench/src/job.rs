@@ -15,6 +15,9 @@ use super::lock::worker::{self as lock, LockJob};
 use super::meta::names::{self, NamesJob};
 use super::sched::real::pieces::{self, PiecesJob};
 use super::sliding::worker::{self as sliding, SlidingJob};
+use super::team::container::{self, ContainerJob};
+use super::team::job::{self as team, TeamJob};
+use super::team::meeting::{self, MeetingJob};
 
 /// A job of a worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -50,6 +53,12 @@ pub(crate) enum BenchJob {
     Lock(LockJob),
     /// Access sliding windows.
     Sliding(SlidingJob),
+    /// Files written or read by threads.
+    Team(Box<TeamJob>),
+    /// Empty calls of a team.
+    Meeting(MeetingJob),
+    /// A container with many entries.
+    Container(ContainerJob),
 }
 
 /// Outcome of a job.
@@ -95,6 +104,9 @@ impl JobState {
             BenchJob::ReadPieces(job) => pieces::read(self, job),
             BenchJob::Lock(job) => lock::run(self, job),
             BenchJob::Sliding(job) => sliding::run(job),
+            BenchJob::Team(job) => team::run(self, job),
+            BenchJob::Meeting(job) => meeting::run(job),
+            BenchJob::Container(job) => container::run(job),
         }
     }
 

@@ -30,6 +30,7 @@ mod progress;
 mod report;
 mod sched;
 mod sliding;
+mod team;
 mod testbed;
 mod worker;
 

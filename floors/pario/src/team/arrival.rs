@@ -11,7 +11,6 @@ use super::error::{TeamCode, TeamError, TeamResult};
 use super::meeting::prefixed;
 use super::membership::Mismatch;
 use super::round::{Arrived, Caller, MemberMemory, Round};
-use super::wait::Patience;
 
 /// A member inside of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,14 +45,13 @@ impl TeamCore {
                 Ok(Some(number)) => break Ok(number),
                 Ok(None) if state.rounds.len() < ROUNDS_MAX => break self.begin(&mut state, caller, call),
                 Ok(None) => {
-                    let mut patience = Patience::new(self);
                     // Another member may have used the room for a round that this one has to join.
                     let room = |state: &TeamState| {
                         state.rounds.len() < ROUNDS_MAX
                             || state.is_closed
                             || !matches!(find_round(state, caller), Ok(None))
                     };
-                    state = self.wait(state, &mut patience, room, u64::MAX);
+                    state = self.wait_for_room(state, room);
                 }
             }
         };

@@ -23,7 +23,9 @@ use super::target::{OpenedTarget, TeamTarget};
 use super::tune::{MeasuredCall, TuneLimits, Tuner};
 
 /// Calls that members may be ahead of the slowest one.
-pub(super) const ROUNDS_MAX: usize = 8;
+pub(super) const ROUNDS_MAX: usize = 32;
+/// A member that waits for room is woken when so many are left: one switch of the kernel for many calls.
+const ROUNDS_ROOMY: usize = ROUNDS_MAX / 2;
 /// Buffers that are kept for the next calls.
 const BUFFERS_KEPT_MAX: usize = 64;
 
@@ -44,6 +46,8 @@ pub(super) struct TeamCore {
     pub(super) news: AtomicU64,
     state: Mutex<TeamState>,
     pub(super) changed: Condvar,
+    /// There is room for a round, or a round that a waiting member has not been in.
+    pub(super) room: Condvar,
     fork_generation: u64,
 }
 
@@ -61,6 +65,10 @@ pub(super) struct TeamState {
     /// Members that ended.
     pub(super) gone: Vec<GoneMember>,
     pub(super) sleepers: usize,
+    /// Members that wait for room for a round.
+    pub(super) room_sleepers: usize,
+    /// Members that wait for room must look now: a round has begun, or one that was never complete has been removed.
+    pub(super) is_room_news: bool,
     pub(super) tuner: Tuner,
     /// Bytes in the team's buffer.
     pub(super) buffered: u64,
@@ -130,6 +138,7 @@ impl TeamCore {
             news: AtomicU64::new(0),
             state: Mutex::new(TeamState::new(pointer, Tuner::new(limits))),
             changed: Condvar::new(),
+            room: Condvar::new(),
             fork_generation: pario_sys::fork_generation(),
         })
     }
@@ -139,10 +148,15 @@ impl TeamCore {
     }
 
     /// The state has changed: waiting members look again.
-    pub(super) fn tell(&self, state: &TeamState) {
+    pub(super) fn tell(&self, state: &mut TeamState) {
         self.news.fetch_add(1, Ordering::Release);
         if 0 < state.sleepers {
             self.changed.notify_all();
+        }
+        let is_roomy = state.is_room_news || state.is_closed || state.rounds.len() <= ROUNDS_ROOMY;
+        state.is_room_news = false;
+        if 0 < state.room_sleepers && is_roomy {
+            self.room.notify_all();
         }
     }
 
@@ -205,6 +219,8 @@ impl TeamState {
             is_closed: false,
             gone: Vec::new(),
             sleepers: 0,
+            room_sleepers: 0,
+            is_room_news: false,
             tuner,
             buffered: 0,
             parts: OrderedParts::default(),
@@ -245,6 +261,7 @@ impl TeamState {
             None => Round::new(number, call, caller, choice),
         };
         self.rounds.push_back(round);
+        self.is_room_news = true;
         number
     }
 
@@ -260,6 +277,7 @@ impl TeamState {
                 return;
             }
             let Some(round) = self.rounds.pop_front() else { return };
+            self.is_room_news |= !round.is_complete();
             match round.pointer {
                 PointerChange::Unknown => {}
                 PointerChange::By(bytes) => self.pointer += bytes,

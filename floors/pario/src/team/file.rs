@@ -284,6 +284,7 @@ impl TeamCore {
             return Err(self.closed());
         }
         state.is_closed = true;
+        self.tell(&mut state);
         let gathering: Vec<u64> = state
             .rounds
             .iter()
@@ -318,7 +319,7 @@ impl TeamCore {
         let waiting: Vec<u64> = state.rounds.iter().filter(lacks).map(|round| round.number).collect();
         waiting.into_iter().for_each(|number| self.fail(&mut state, number, gone.error(&self.name)));
         state.retire();
-        self.tell(&state);
+        self.tell(&mut state);
     }
 }
 

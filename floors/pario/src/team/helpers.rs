@@ -40,7 +40,7 @@ impl Drop for HelperThreads {
         state.helpers -= self.threads.len() as u64;
         // Threads look at it under the lock.
         self.stop = Arc::new(());
-        self.core.tell(&state);
+        self.core.tell(&mut state);
         drop(state);
         for thread in self.threads.drain(..) {
             // A panic of a helper was reported as the error of its item.
@@ -50,18 +50,16 @@ impl Drop for HelperThreads {
 }
 
 fn run(core: &TeamCore, running: &Weak<()>) {
-    let mut spare = None;
     let mut state = core.lock();
     while running.strong_count() != 0 {
         let work = state
             .rounds
             .iter_mut()
             .filter(|round| round.has_items() && !round.plan.is_small)
-            .find_map(|round| Work::take(round, spare.take()));
+            .find_map(Work::take);
         if let Some(work) = work {
             drop(state);
-            core.carry_out(&work);
-            spare = Some(work);
+            core.carry_out(work);
             state = core.lock();
             continue;
         }

@@ -15,7 +15,7 @@ use super::call::{TeamCall, TeamFunction, TeamPlace};
 use super::core::{TeamCore, TeamState};
 use super::counts::{add, report};
 use super::error::{TeamCode, TeamError, TeamResult};
-use super::round::{Caller, MemberMemory, PointerChange, RoundStage};
+use super::round::{Caller, MemberMemory, PointerChange, RoundStage, TakenItem};
 use super::wait::Patience;
 use super::work::Work;
 
@@ -137,7 +137,6 @@ impl TeamCore {
     /// Waits for the result, and works meanwhile if it is this member's task.
     fn attend<'s>(&'s self, mut state: MutexGuard<'s, TeamState>, seat: Seat) -> TeamResult<u64> {
         let mut patience = Patience::new(self);
-        let mut spare = None;
         loop {
             self.settle(&mut state, seat.round);
             let can_plan = state.can_plan(seat.round);
@@ -150,9 +149,9 @@ impl TeamCore {
                 continue;
             }
             if round.has_items() && round.arrived[seat.arrival].is_worker {
-                let work = Work::take(round, spare.take());
+                let work = Work::take(round);
                 drop(state);
-                spare = work.inspect(|work| self.carry_out(work));
+                work.into_iter().for_each(|work| self.carry_out(work));
                 state = self.lock();
                 continue;
             }
@@ -208,7 +207,7 @@ impl TeamCore {
             round.arrived[seat.arrival].is_worker = true;
         }
         if 0 < helpers || !is_small {
-            self.tell(&state);
+            self.tell(&mut state);
         }
         state
     }
@@ -227,9 +226,12 @@ impl TeamCore {
     }
 
     /// Carries out an item. One that panics counts as failed, so that no member waits for it.
-    pub(super) fn carry_out(&self, work: &Work) {
-        let mut end = ItemEnd { core: self, work, result: None };
-        end.result = Some(work.run(self));
+    pub(super) fn carry_out(&self, work: Work) {
+        let mut end = ItemEnd { core: self, round: work.round, taken: work.taken, result: None };
+        let result = work.run(self);
+        // Before the round ends: then the buffers of copied parts are used again.
+        drop(work);
+        end.result = Some(result);
     }
 
     /// Finishes a round when its work is done.
@@ -263,7 +265,7 @@ impl TeamCore {
         let before = state.rounds.len();
         state.retire();
         if state.rounds.len() < before {
-            self.tell(&state);
+            self.tell(&mut state);
         }
         result
     }
@@ -272,23 +274,24 @@ impl TeamCore {
 /// Records the end of an item, also when it panicked.
 struct ItemEnd<'a> {
     core: &'a TeamCore,
-    work: &'a Work,
+    round: u64,
+    taken: TakenItem,
     result: Option<TeamResult<u64>>,
 }
 
 impl Drop for ItemEnd<'_> {
     fn drop(&mut self) {
-        let item = self.work.taken.item;
+        let item = self.taken.item;
         let lost = || {
             let text = format!("a thread panicked at bytes {}..{}", item.offset, item.offset + item.bytes);
             Err(TeamError::new(TeamCode::Lost, text))
         };
         let result = self.result.take().unwrap_or_else(lost);
         let mut state = self.core.lock();
-        if let Some(round) = state.round(self.work.round) {
-            round.item_done(&self.work.taken, result.map_err(|error| prefixed(&self.core.name, error)));
+        if let Some(round) = state.round(self.round) {
+            round.item_done(&self.taken, result.map_err(|error| prefixed(&self.core.name, error)));
         }
-        self.core.settle(&mut state, self.work.round);
+        self.core.settle(&mut state, self.round);
     }
 }
 

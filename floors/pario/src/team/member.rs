@@ -215,10 +215,10 @@ impl TeamMember {
     }
 
     fn end(&mut self, end: MemberEnd) {
-        let ended = || TeamError::new(TeamCode::Lost, "this member has left its team");
-        if let Ok(caller) = std::mem::replace(&mut self.caller, Err(ended()))
-            && caller.set != 0
-        {
+        let Ok(caller) = self.caller else { return };
+        // A member by position is made anew for each call, and is missed by none.
+        if caller.set != 0 {
+            self.caller = Err(TeamError::new(TeamCode::Lost, "this member has left its team"));
             self.file.core.member_ended(&caller, end);
         }
     }

@@ -137,7 +137,7 @@ impl TeamCore {
             state.pointer += moved;
             state.parts = OrderedParts::default();
         }
-        self.tell(&state);
+        self.tell(&mut state);
     }
 
     fn undecided(&self) -> TeamError {

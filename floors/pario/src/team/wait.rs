@@ -46,6 +46,12 @@ impl Patience {
         notice.min(end).max(Duration::from_millis(1))
     }
 
+    /// Whether [`Patience::check`] prints or fails if a thread is missing.
+    fn is_due(&self) -> bool {
+        let waited = MonotonicClock.now().since(self.began);
+        self.limit.is_some_and(|limit| limit <= waited) || NOTICE <= waited && !self.noticed
+    }
+
     /// Prints the notice when it is due; an error when the patience is over. Without a missing thread there is neither: a call may take
     /// long.
     pub(super) fn check(&mut self, name: &str, missing: Option<String>) -> TeamResult<()> {
@@ -102,21 +108,51 @@ impl TeamCore {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.sleepers -= 1;
             if !ready(&state) {
-                let incomplete = state.first_incomplete(last);
-                let missing = incomplete.and_then(Round::missing_text);
-                let number = incomplete.map_or(0, |round| round.number);
-                if let Err(error) = patience.check(&self.name, missing) {
-                    if let Some(round) = state.round(number) {
-                        round.is_abandoned = true;
-                    }
-                    self.fail(&mut state, number, error);
-                    state.retire();
-                }
+                self.check_patience(&mut state, patience, last);
             }
         }
         add(&self.counters.waits, slept);
         self.count_wait(began);
         state
+    }
+
+    /// Waits, asleep, for room for a round: the member is ahead of the others.
+    pub(super) fn wait_for_room<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, TeamState>,
+        ready: impl Fn(&TeamState) -> bool,
+    ) -> MutexGuard<'s, TeamState> {
+        let (began, mut patience) = (MonotonicClock.now(), Patience::new(self));
+        while !ready(&state) {
+            state.room_sleepers += 1;
+            let waited = self.room.wait_timeout(state, patience.left());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.room_sleepers -= 1;
+            if !ready(&state) {
+                self.check_patience(&mut state, &mut patience, u64::MAX);
+            }
+        }
+        add(&self.counters.waits, 1);
+        self.count_wait(began);
+        state
+    }
+
+    /// Fails the first round up to number `last` that lacks a thread, once the patience is over.
+    fn check_patience(&self, state: &mut TeamState, patience: &mut Patience, last: u64) {
+        if !patience.is_due() {
+            return;
+        }
+        let incomplete = state.first_incomplete(last);
+        let missing = incomplete.and_then(Round::missing_text);
+        let number = incomplete.map_or(0, |round| round.number);
+        if let Err(error) = patience.check(&self.name, missing) {
+            if let Some(round) = state.round(number) {
+                round.is_abandoned = true;
+            }
+            self.fail(state, number, error);
+            state.retire();
+            self.tell(state);
+        }
     }
 
     fn count_wait(&self, began: Nanos) {

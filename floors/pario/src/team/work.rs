@@ -1,5 +1,6 @@
 //! Work items: reading and writing through memory that other members lent.
 
+use std::cell::Cell;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
@@ -12,6 +13,11 @@ use super::round::{MemberMemory, Round, TakenItem};
 
 /// Pieces of an item for which no memory is allocated.
 const PIECES_ON_STACK: usize = 16;
+
+thread_local! {
+    /// The list of the last item of this thread, empty: the next one needs no memory.
+    static SPARE: Cell<Vec<PieceSource>> = const { Cell::new(Vec::new()) };
+}
 
 /// An item with the memory of its pieces, taken out of its round.
 #[derive(Debug)]
@@ -30,10 +36,9 @@ struct PieceSource {
 
 impl Work {
     /// Takes the next item of a round.
-    pub(super) fn take(round: &mut Round, spare: Option<Work>) -> Option<Work> {
+    pub(super) fn take(round: &mut Round) -> Option<Work> {
         let taken = round.take_item()?;
-        let mut sources = spare.map(|work| work.sources).unwrap_or_default();
-        sources.clear();
+        let mut sources = SPARE.take();
         let with_memory = |piece: &ItemPiece| PieceSource {
             piece: *piece,
             memory: round.arrived[piece.owner].memory.clone(),
@@ -75,6 +80,15 @@ impl Work {
             let mut list: Vec<IoSliceMut<'_>> = pieces.map(IoSliceMut::new).collect();
             core.target.read(item.offset, &mut list)
         }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let mut sources = std::mem::take(&mut self.sources);
+        sources.clear();
+        // While a thread ends there is no next item.
+        let _ = SPARE.try_with(|spare| spare.set(sources));
     }
 }
 

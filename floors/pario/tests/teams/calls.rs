@@ -207,7 +207,7 @@ fn a_team_writes_a_container_that_becomes_a_plain_file() {
 fn members_that_run_ahead_do_not_lose_each_other() {
     for place in Place::all() {
         let file = place.open(&options("active=1").patience(std::time::Duration::from_secs(20)));
-        let parts: Vec<Vec<u8>> = (0..4).map(|number| pattern(number as u64, 1000)).collect();
+        let parts: Vec<Vec<u8>> = (0_u64..4).map(|number| pattern(number, 1000)).collect();
         together(&file, 4, |number, member| {
             for call in 0..500 {
                 let written = member.write_all(&parts[number], Hint::Contiguous);

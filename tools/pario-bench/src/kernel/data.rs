@@ -17,7 +17,7 @@ fn word(index: u64) -> [u8; 8] {
 }
 
 /// Fills a contiguous piece that starts at a file offset.
-pub(super) fn fill_run(target: &mut [u8], file_offset: u64) {
+pub(crate) fn fill_run(target: &mut [u8], file_offset: u64) {
     let skip = usize::try_from(file_offset % 8).unwrap_or(0);
     let mut index = file_offset / 8;
     let (head, rest) = target.split_at_mut(target.len().min((8 - skip) % 8));

@@ -7,7 +7,7 @@
 //! Always: all sides of a scenario alternate in one run, on one partition, with the same data; each is verified byte by byte once.
 
 mod btio;
-mod data;
+pub(crate) mod data;
 mod picture;
 mod plain;
 mod plan;
@@ -15,13 +15,13 @@ mod programme;
 pub(crate) mod rank;
 mod run;
 mod scenario;
-mod shapes;
+pub(crate) mod shapes;
 mod show;
 mod side;
-mod stencil;
+pub(crate) mod stencil;
 mod tally;
 mod target;
-mod workers;
+pub(crate) mod workers;
 
 use std::path::Path;
 

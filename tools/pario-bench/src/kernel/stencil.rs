@@ -13,13 +13,13 @@ const CLOCK_INTERVAL: u64 = 16;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Stencil {
+pub(crate) struct Stencil {
     now: Vec<f64>,
     next: Vec<f64>,
 }
 
 impl Stencil {
-    pub(super) fn new() -> Stencil {
+    pub(crate) fn new() -> Stencil {
         let is_edge = |at: usize| {
             let inside = 1..EDGE - 1;
             !(inside.contains(&(at / EDGE)) && inside.contains(&(at % EDGE)))
@@ -29,7 +29,7 @@ impl Stencil {
     }
 
     /// Sweeps over the plane.
-    pub(super) fn sweep(&mut self, sweeps: u64) {
+    pub(crate) fn sweep(&mut self, sweeps: u64) {
         for _ in 0..sweeps {
             for row in 1..EDGE - 1 {
                 let at = row * EDGE;
@@ -45,7 +45,7 @@ impl Stencil {
     }
 
     /// Sweeps for `time`; returns the sweeps per second.
-    pub(super) fn sweeps_per_s(&mut self, time: Duration) -> f64 {
+    pub(crate) fn sweeps_per_s(&mut self, time: Duration) -> f64 {
         let began = BenchTimer::now();
         let mut looks = 0u32;
         while began.elapsed() < time {

@@ -16,42 +16,42 @@ use super::side::KernelSide;
 
 /// Specification of the workers.
 #[derive(Clone, Debug)]
-pub(super) struct WorkerTask<'a> {
-    pub(super) spec: &'a ShapeSpec,
-    pub(super) ranks: u64,
-    pub(super) partition: &'a str,
-    pub(super) limit_bytes_s: Option<u64>,
+pub(crate) struct WorkerTask<'a> {
+    pub(crate) spec: &'a ShapeSpec,
+    pub(crate) ranks: u64,
+    pub(crate) partition: &'a str,
+    pub(crate) limit_bytes_s: Option<u64>,
     /// Node label of the processes, if different from the servers'.
-    pub(super) node: Option<&'a str>,
+    pub(crate) node: Option<&'a str>,
     /// Process that holds the namespaces of their host, if different.
-    pub(super) holder: Option<u32>,
+    pub(crate) holder: Option<u32>,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct KernelWorkers {
+pub(crate) struct KernelWorkers {
     workers: Vec<Worker>,
     _hub: Hub,
 }
 
 /// Sum over all ranks of one pass.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct KernelPass {
+pub(crate) struct KernelPass {
     /// Open to close, slowest rank.
-    pub(super) total_s: f64,
+    pub(crate) total_s: f64,
     /// Inside calls, slowest rank.
-    pub(super) calls_s: f64,
+    pub(crate) calls_s: f64,
     /// Computing, slowest rank.
-    pub(super) compute_s: f64,
+    pub(crate) compute_s: f64,
     /// Calls of all.
-    pub(super) calls: u64,
+    pub(crate) calls: u64,
     /// Counts of all.
-    pub(super) counts: BTreeMap<String, u64>,
+    pub(crate) counts: BTreeMap<String, u64>,
 }
 
 impl KernelWorkers {
     /// Fresh processes, joined to their group.
-    pub(super) fn start(ground: &Testbed, task: &WorkerTask<'_>) -> Result<KernelWorkers, BenchError> {
+    pub(crate) fn start(ground: &Testbed, task: &WorkerTask<'_>) -> Result<KernelWorkers, BenchError> {
         let ranks = usize::try_from(task.ranks).unwrap_or(usize::MAX);
         let hub = Hub::start(ranks)?;
         let node: Vec<(&str, &str)> = task.node.map(|node| (NODE_VARIABLE, node)).into_iter().collect();
@@ -72,33 +72,33 @@ impl KernelWorkers {
     }
 
     /// Writes a fresh file.
-    pub(super) fn write(&mut self, side: KernelSide, sweeps: u64) -> Result<KernelPass, BenchError> {
+    pub(crate) fn write(&mut self, side: KernelSide, sweeps: u64) -> Result<KernelPass, BenchError> {
         self.all(&KernelJob::Write { side, sweeps })
     }
 
     /// Reads it.
-    pub(super) fn read(&mut self, side: KernelSide) -> Result<KernelPass, BenchError> {
+    pub(crate) fn read(&mut self, side: KernelSide) -> Result<KernelPass, BenchError> {
         self.all(&KernelJob::Read { side })
     }
 
     /// Writes and checks every byte.
-    pub(super) fn verify(&mut self, side: KernelSide) -> Result<(), BenchError> {
+    pub(crate) fn verify(&mut self, side: KernelSide) -> Result<(), BenchError> {
         self.all(&KernelJob::Verify { side }).map(|_| ())
     }
 
     /// Computes without writing; returns the time.
-    pub(super) fn compute(&mut self, sweeps: u64) -> Result<f64, BenchError> {
+    pub(crate) fn compute(&mut self, sweeps: u64) -> Result<f64, BenchError> {
         Ok(self.all(&KernelJob::Compute { sweeps })?.total_s)
     }
 
     /// Sweeps per second of the slowest rank while all sweep.
-    pub(super) fn sweeps_per_s(&mut self) -> Result<f64, BenchError> {
+    pub(crate) fn sweeps_per_s(&mut self) -> Result<f64, BenchError> {
         let outcomes = together(&mut self.workers, |_| BenchJob::Kernel(KernelJob::Calibrate))?;
         Ok(outcomes.iter().map(|outcome| outcome.seconds).fold(f64::INFINITY, f64::min))
     }
 
     /// Removes the file of a side; memory is kept, so that it stays warm.
-    pub(super) fn remove(&mut self, side: KernelSide) -> Result<(), BenchError> {
+    pub(crate) fn remove(&mut self, side: KernelSide) -> Result<(), BenchError> {
         if !side.is_private() {
             self.workers[0].run_job(&BenchJob::Kernel(KernelJob::Remove { side }))?;
         }
@@ -127,7 +127,7 @@ impl KernelPass {
     }
 
     /// A counter by name; 0 if absent.
-    pub(super) fn count(&self, name: &str) -> u64 {
+    pub(crate) fn count(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
 }

@@ -4,6 +4,7 @@
 mod kernels;
 mod mpi;
 mod sliding;
+mod team;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
