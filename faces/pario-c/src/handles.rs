@@ -25,6 +25,8 @@ pub(crate) enum HandleKind {
     Partition = 5,
     /// `pario.h`: an open file.
     File = 6,
+    /// `sf.h`, `dio.h`: a shared or distant file.
+    Distant = 7,
 }
 
 impl HandleKind {
@@ -33,7 +35,7 @@ impl HandleKind {
     }
 
     fn of(number: i32) -> Option<HandleKind> {
-        let kinds = [HandleKind::TeamFile, HandleKind::Partition, HandleKind::File];
+        let kinds = [HandleKind::TeamFile, HandleKind::Partition, HandleKind::File, HandleKind::Distant];
         let block = u32::try_from(number).ok()? / RANGE;
         kinds.into_iter().find(|kind| *kind as u32 == block)
     }
@@ -43,6 +45,7 @@ impl HandleKind {
             HandleKind::TeamFile => "handle of omp_file_open_all",
             HandleKind::Partition => "handle of pario_mount",
             HandleKind::File => "handle of pario_open",
+            HandleKind::Distant => "handle of SF_Create, dio_register or dio_open",
         }
     }
 }

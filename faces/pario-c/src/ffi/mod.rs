@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "exported functions take addresses of the program")]
 
 pub(crate) mod call;
+pub(crate) mod distant;
 pub(crate) mod fortran;
 pub(crate) mod memory;
 pub(crate) mod omp_file;

@@ -313,7 +313,7 @@ pub(crate) unsafe extern "C" fn pario_rename(number: c_int, from: *const c_char,
 }
 
 /// The group of this process; joined at the first call.
-fn group() -> CallResult<Arc<dyn Group>> {
+pub(super) fn group() -> CallResult<Arc<dyn Group>> {
     let mut joined = GROUP.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(group) = joined.as_ref() {
         return Ok(Arc::clone(group));
@@ -321,6 +321,21 @@ fn group() -> CallResult<Arc<dyn Group>> {
     let group = pario_api::group::current()?;
     *joined = Some(Arc::clone(&group));
     Ok(group)
+}
+
+/// Makes a group that of this process, unless it has one.
+pub(super) fn set_group(group: Arc<dyn Group>) -> CallResult<()> {
+    let mut joined = GROUP.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if joined.is_some() {
+        return Err(CallError::new(libc::EBUSY, "this process has a group already"));
+    }
+    *joined = Some(group);
+    Ok(())
+}
+
+/// Whether this process has a group.
+pub(super) fn has_group() -> bool {
+    GROUP.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
 /// The number of this process in its group.

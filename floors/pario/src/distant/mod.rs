@@ -110,9 +110,15 @@ impl Distant {
     /// # Errors
     /// On all members if one of them cannot: it is no home, or its descriptor is not of a regular file.
     pub fn register(&self, file: Option<File>) -> Result<DistantFiles> {
+        self.register_opened(Ok(file))
+    }
+
+    /// The same for a member that may have failed to open its file: all members get its error.
+    pub fn register_opened(&self, file: Result<Option<File>>) -> Result<DistantFiles> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let adopted = file.map(|file| self.adopt(number, file)).transpose();
-        let access = self.exchange("register", number, adopted.map_err(Error::from));
+        let adopt = |file: File| self.adopt(number, file).map_err(Error::from);
+        let adopted = file.and_then(|file| file.map(adopt).transpose());
+        let access = self.exchange("register", number, adopted);
         let access = access.inspect_err(|_| self.forget(number))?;
         let counters = Arc::new(FileCounters::default());
         let mut cores = Vec::with_capacity(access.len());
@@ -230,8 +236,21 @@ impl Distant {
         }
     }
 
+    /// Removes a file from the directory of a home; members that have it open keep its bytes.
+    pub fn remove(&self, home: usize, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref().as_os_str().as_bytes().to_vec();
+        self.homes.call(self.homes.number_of(home)?, HomeCall::Remove { path })?;
+        Ok(())
+    }
+
     /// Leaves; collective. Homes serve until all members have called it.
     pub fn leave(self) -> Result<()> {
+        self.meet()
+    }
+
+    /// Waits until all members have called it.
+    pub fn meet(&self) -> Result<()> {
+        self.homes.check_process()?;
         self.group.barrier()
     }
 
