@@ -145,6 +145,23 @@ static void different_names(void) {
     }
 }
 
+/* Threads that take different handles wait for each other: all are told. */
+static void different_handles(void) {
+    int one = -1, two = -1;
+#pragma omp parallel num_threads(3) shared(one, two)
+    {
+        char name[512], byte = (char)('a' + omp_get_thread_num());
+        CHECK(omp_file_open_all(&one, name_of(name, "handle1"), O_CREAT | O_RDWR) == 0);
+        CHECK(omp_file_open_all(&two, name_of(name, "handle2"), O_CREAT | O_RDWR) == 0);
+        int wrong = omp_get_thread_num() == 1 ? two : one;
+        CHECK_FAILS(omp_file_seek_all(wrong, 0), OMP_FILE_ENOTSAME, "seek_all on ");
+        CHECK(omp_file_write_all(&byte, 1, one, OMP_FILE_CONTIG) == 0);
+        CHECK(omp_file_close_all(one) == 0);
+        CHECK(omp_file_close_all(two) == 0);
+    }
+    check_content("handle1", "abc");
+}
+
 /* Two handles of one file, closed in the opposite order; tasks between collective calls. */
 static void two_handles(void) {
     char name[512];
@@ -182,6 +199,7 @@ int main(int count, char **words) {
     inner_teams();
     two_initial_threads();
     different_names();
+    different_handles();
     two_handles();
     return check_end();
 }

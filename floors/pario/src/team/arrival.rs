@@ -2,7 +2,7 @@
 //!
 //! Never: joins a round of another team. Always: members that disagree make the round fail for all.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use super::call::{TeamCall, TeamFunction};
 use super::core::{ROUNDS_MAX, TeamCore, TeamState};
@@ -30,7 +30,7 @@ struct Newcomer<'a> {
 impl TeamCore {
     /// Joins the round that this member has not been in.
     pub(super) fn arrive<'s>(
-        &'s self,
+        self: &'s Arc<Self>,
         caller: &Caller,
         call: &TeamCall<'_>,
         memory: MemberMemory,
@@ -51,7 +51,7 @@ impl TeamCore {
                             || state.is_closed
                             || !matches!(find_round(state, caller), Ok(None))
                     };
-                    state = self.wait_for_room(state, room);
+                    state = self.wait_for_room(state, caller, room);
                 }
             }
         };
@@ -150,6 +150,10 @@ impl Round {
 fn find_round(state: &TeamState, caller: &Caller) -> TeamResult<Option<u64>> {
     for round in &state.rounds {
         let Some(at) = round.membership.index(&caller.position) else {
+            // The missing members of a crossed round had its error on other handles.
+            if round.is_crossed {
+                continue;
+            }
             return Ok(Some(round.number));
         };
         let other = &round.arrived[round.membership.members()[at].arrival];

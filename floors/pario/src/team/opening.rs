@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::error::{TeamCode, TeamError, TeamResult};
-use super::file::TeamFile;
+use super::file::{TeamFile, thread_identity};
 use super::membership::Membership;
 use super::options::TeamOptions;
 use super::position::Position;
+use super::round::Caller;
 use super::wait::Patience;
 
 /// The variable of a thread that receives the handle.
@@ -32,6 +33,8 @@ struct OpenMeeting {
     options: TeamOptions,
     membership: Membership,
     variables: Vec<HandleVariable>,
+    /// The threads that have come.
+    mates: Vec<Caller>,
     /// Once all are there; counted down by each thread that has it.
     result: Option<TeamResult<TeamFile>>,
     is_opening: bool,
@@ -71,6 +74,9 @@ pub(super) fn open_all(
         let result = TeamFile::open_below(name, place, options);
         table = lock();
         if let Some(meeting) = table.get(number) {
+            if let Ok(file) = &result {
+                file.core.lock().mates = std::mem::take(&mut meeting.mates);
+            }
             meeting.result = Some(result);
         }
         CHANGED.notify_all();
@@ -140,6 +146,7 @@ impl OpenMeetings {
             options: opener.options.clone(),
             membership: Membership::default(),
             variables: Vec::new(),
+            mates: Vec::new(),
             result: None,
             is_opening: false,
             left: 0,
@@ -172,6 +179,7 @@ impl OpenMeeting {
             return Err(TeamError::new(TeamCode::TwoTeams, text));
         }
         self.variables.push(opener.variable);
+        self.mates.push(Caller { position: opener.own, identity: thread_identity(), set: 0 });
         Ok(self.number)
     }
 

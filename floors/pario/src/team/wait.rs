@@ -4,7 +4,7 @@
 //! caller's patience does.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pario_core::{Clock, Nanos};
@@ -13,8 +13,9 @@ use pario_sys::processors::processors;
 
 use super::core::{TeamCore, TeamState};
 use super::counts::{add, print_line};
+use super::crossed::{CHECK, WaitNote, Waiter};
 use super::error::{TeamCode, TeamError, TeamResult};
-use super::round::Round;
+use super::round::{Caller, Round};
 
 /// Longest time on the processor: about what waking a sleeping thread costs.
 const SPIN: Duration = Duration::from_micros(20);
@@ -23,19 +24,26 @@ pub(super) const NOTICE: Duration = Duration::from_secs(10);
 
 /// How long one call has waited.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Patience<'a> {
     began: Nanos,
     limit: Option<Duration>,
     noticed: bool,
+    /// The member that waits, if it can be compared with those of other handles.
+    waiter: Option<Waiter<'a>>,
 }
 
-impl Patience {
-    pub(super) fn new(core: &TeamCore) -> Patience {
+impl<'a> Patience<'a> {
+    pub(super) fn new(core: &TeamCore) -> Patience<'a> {
         Patience::with_limit(core.patience)
     }
 
-    pub(super) fn with_limit(limit: Option<Duration>) -> Patience {
-        Patience { began: MonotonicClock.now(), limit, noticed: false }
+    pub(super) fn with_limit(limit: Option<Duration>) -> Patience<'a> {
+        Patience { began: MonotonicClock.now(), limit, noticed: false, waiter: None }
+    }
+
+    /// The patience of a member.
+    pub(super) fn of(core: &'a Arc<TeamCore>, caller: &Caller) -> Patience<'a> {
+        Patience { waiter: Some(Waiter { core, caller: *caller }), ..Patience::new(core) }
     }
 
     /// Time until the next notice or the end.
@@ -43,7 +51,8 @@ impl Patience {
         let waited = MonotonicClock.now().since(self.began);
         let notice = if self.noticed { NOTICE } else { NOTICE.saturating_sub(waited) };
         let end = self.limit.map_or(NOTICE, |limit| limit.saturating_sub(waited));
-        notice.min(end).max(Duration::from_millis(1))
+        let check = if self.waiter.is_some() { CHECK } else { NOTICE };
+        notice.min(end).min(check).max(Duration::from_millis(1))
     }
 
     /// Whether [`Patience::check`] prints or fails if a thread is missing.
@@ -74,7 +83,7 @@ impl TeamCore {
     pub(super) fn wait<'s>(
         &'s self,
         mut state: MutexGuard<'s, TeamState>,
-        patience: &mut Patience,
+        patience: &mut Patience<'_>,
         ready: impl Fn(&TeamState) -> bool,
         last: u64,
     ) -> MutexGuard<'s, TeamState> {
@@ -101,14 +110,16 @@ impl TeamCore {
             state = self.lock();
         }
         let mut slept = 0;
+        let mut note = WaitNote::default();
         while !ready(&state) {
             slept = 1;
             state.sleepers += 1;
             let waited = self.changed.wait_timeout(state, patience.left());
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
             state.sleepers -= 1;
             if !ready(&state) {
-                self.check_patience(&mut state, patience, last);
+                state = self.check_wait(state, patience, (&mut note, timeout.timed_out()), last);
             }
         }
         add(&self.counters.waits, slept);
@@ -118,18 +129,21 @@ impl TeamCore {
 
     /// Waits, asleep, for room for a round: the member is ahead of the others.
     pub(super) fn wait_for_room<'s>(
-        &'s self,
+        self: &'s Arc<Self>,
         mut state: MutexGuard<'s, TeamState>,
+        caller: &Caller,
         ready: impl Fn(&TeamState) -> bool,
     ) -> MutexGuard<'s, TeamState> {
-        let (began, mut patience) = (MonotonicClock.now(), Patience::new(self));
+        let (began, mut patience) = (MonotonicClock.now(), Patience::of(self, caller));
+        let mut note = WaitNote::default();
         while !ready(&state) {
             state.room_sleepers += 1;
             let waited = self.room.wait_timeout(state, patience.left());
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
             state.room_sleepers -= 1;
             if !ready(&state) {
-                self.check_patience(&mut state, &mut patience, u64::MAX);
+                state = self.check_wait(state, &mut patience, (&mut note, timeout.timed_out()), u64::MAX);
             }
         }
         add(&self.counters.waits, 1);
@@ -137,8 +151,28 @@ impl TeamCore {
         state
     }
 
+    /// Fails calls of threads that wait for each other on different handles, and the first round up to number `last` that lacks a thread
+    /// once the patience is over.
+    fn check_wait<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, TeamState>,
+        patience: &mut Patience<'_>,
+        (note, timed_out): (&mut WaitNote, bool),
+        last: u64,
+    ) -> MutexGuard<'s, TeamState> {
+        let waiter = patience.waiter.zip(state.first_incomplete(last)).filter(|_| timed_out);
+        let crossed = waiter.and_then(|(waiter, round)| note.check(&waiter, &state, round));
+        if let Some(crossed) = crossed {
+            drop(state);
+            crossed.fail();
+            return self.lock();
+        }
+        self.check_patience(&mut state, patience, last);
+        state
+    }
+
     /// Fails the first round up to number `last` that lacks a thread, once the patience is over.
-    fn check_patience(&self, state: &mut TeamState, patience: &mut Patience, last: u64) {
+    fn check_patience(&self, state: &mut TeamState, patience: &mut Patience<'_>, last: u64) {
         if !patience.is_due() {
             return;
         }
