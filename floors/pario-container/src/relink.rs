@@ -235,17 +235,6 @@ impl Tree {
             }
         }
     }
-
-    /// Adds to the number of links without a link, as `H5Oincr_refcount` does.
-    pub fn add_links(&mut self, id: u64, delta: i32) -> Result<()> {
-        let links = self.header(id)?.links.saturating_add_signed(delta);
-        if id == ROOT_ID || links == 0 {
-            return Err(TreeError::Unsupported("removing an object by its reference count".into()));
-        }
-        let steps = self.share_steps(id)?;
-        self.carry_out(&steps, Some((id, Home::Shared)))?;
-        self.commit_header(id, HeaderRecord::Links(links))
-    }
 }
 
 fn renames(from: &Paths, to: &Paths) -> Vec<Step> {

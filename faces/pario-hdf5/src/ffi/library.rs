@@ -72,6 +72,11 @@ functions! {
     H5VLget_file_type: fn(*mut c_void, Hid, Hid) -> Hid;
     H5Tcopy: fn(Hid) -> Hid;
     H5Tclose: fn(Hid) -> Herr;
+    H5Tcreate: fn(c_int, usize) -> Hid;
+    H5Tset_tag: fn(Hid, *const c_char) -> Herr;
+    H5Tvlen_create: fn(Hid) -> Hid;
+    H5Tinsert: fn(Hid, *const c_char, usize, Hid) -> Herr;
+    H5Tarray_create2: fn(Hid, c_uint, *const u64) -> Hid;
     H5Tequal: fn(Hid, Hid) -> c_int;
     H5Tcommitted: fn(Hid) -> c_int;
     H5Tencode: fn(Hid, *mut c_void, *mut usize) -> Herr;
@@ -117,6 +122,11 @@ functions! {
     H5Pget_nfilters: fn(Hid) -> c_int;
     H5Pget_filter2: fn(Hid, c_uint, *mut c_uint, *mut usize, *mut c_uint, usize, *mut c_char, *mut c_uint) -> c_int;
     H5Pfill_value_defined: fn(Hid, *mut c_int) -> Herr;
+    H5Pset_fill_value: fn(Hid, Hid, *const c_void) -> Herr;
+    H5Treclaim: fn(Hid, Hid, Hid, *mut c_void) -> Herr;
+    H5Fopen: fn(*const c_char, c_uint, Hid) -> Hid;
+    H5Fis_accessible: fn(*const c_char, Hid) -> c_int;
+    H5VLobject_is_native: fn(Hid, *mut bool) -> Herr;
     H5Pget_fill_value: fn(Hid, Hid, *mut c_void) -> Herr;
     H5Pget_obj_track_times: fn(Hid, *mut bool) -> Herr;
     H5Pget_create_intermediate_group: fn(Hid, *mut c_uint) -> Herr;
