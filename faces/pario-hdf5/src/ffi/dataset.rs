@@ -79,11 +79,9 @@ fn create_dataset(
     }
     let fill = fill_value(library, dcpl, type_id)?;
     let in_heap = types::holds(&element.description).0;
-    let mut properties = encoded_properties(library, (dcpl, type_id), (fill.as_deref(), in_heap))?;
+    let properties = encoded_properties(library, (dcpl, type_id), (fill.as_deref(), in_heap))?;
     if !Pipeline::is_known(&filters) {
-        properties = engine::completed(library, &element, (dcpl, chunk.as_deref().unwrap_or(&[])))?;
-        let list = plists::decode(library, &properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
-        filters = plists::filters(library, list.id)?;
+        filters = engine::completed(library, &element, (dcpl, chunk.as_deref().unwrap_or(&[])))?;
     }
     let late = if in_heap { fill.clone() } else { None };
     let new = NewDataset {

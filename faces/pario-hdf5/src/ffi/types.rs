@@ -155,6 +155,15 @@ pub(crate) fn holds(element: &ElementType) -> (bool, bool) {
     }
 }
 
+/// Bytes without meaning.
+pub(crate) fn bytes(library: &'static Library, size: usize) -> Outcome<Owned> {
+    // SAFETY: 5 is the class of opaque types.
+    let bytes = owned(library, unsafe { (library.f.H5Tcreate)(5, size) }, "H5Tcreate")?;
+    // SAFETY: the type is open, the text ends in NUL.
+    checked(unsafe { (library.f.H5Tset_tag)(bytes.id, REFERENCE.as_ptr()) }, "H5Tset_tag")?;
+    Ok(bytes)
+}
+
 /// The same type with opaque bytes in the place of references, which HDF5 would take for those of a native file.
 pub(crate) fn without_references(library: &'static Library, id: Hid) -> Outcome<Owned> {
     let f = &library.f;
@@ -167,13 +176,7 @@ pub(crate) fn without_references(library: &'static Library, id: Hid) -> Outcome<
     };
     match class {
         6 => compound_without_references(library, id, size),
-        7 => {
-            // SAFETY: 5 is the class of opaque types.
-            let bytes = owned(library, unsafe { (f.H5Tcreate)(5, size) }, "H5Tcreate")?;
-            // SAFETY: the type is open, the text ends in NUL.
-            checked(unsafe { (f.H5Tset_tag)(bytes.id, REFERENCE.as_ptr()) }, "H5Tset_tag")?;
-            Ok(bytes)
-        }
+        7 => bytes(library, size),
         // SAFETY: the inner type is open.
         9 => owned(library, unsafe { (f.H5Tvlen_create)(inner("H5Tget_super")?.id) }, "H5Tvlen_create"),
         10 => {
