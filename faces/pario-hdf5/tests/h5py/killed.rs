@@ -3,13 +3,18 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use super::world::{Served, WAIT_MAX, World};
+use super::world::{Served, World};
 
 /// Writes datasets and attributes without end; prints the number of each one that is complete.
 const WRITER: &str = r#"
 import h5py, sys, itertools
 f = h5py.File("k.h5", "a")
 start = len(f)
+last = "d%06d" % (start - 1)
+if last in f and "n" not in f[last].attrs:
+    # The one before was killed while it made this dataset.
+    del f[last]
+    start -= 1
 for i in itertools.count(start):
     d = f.create_dataset("d%06d" % i, data=[i] * 100)
     d.attrs["n"] = i
@@ -59,5 +64,4 @@ fn a_killed_program_leaves_everything_that_had_returned() {
         let reader = READER.replace("LAST", &last.to_string());
         assert_eq!(world.script(Served::Pario, &reader), "ok\n", "round {round}");
     }
-    assert!(world.dir().exists() && WAIT_MAX.as_secs() > 0);
 }

@@ -1,9 +1,7 @@
 //! Python with h5py, and the connector in a directory of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
-
 use tempfile::TempDir;
 
 /// No program here takes longer, on a busy machine too.
@@ -44,9 +42,8 @@ impl World {
         // A directory of its own: HDF5 loads every library of a plugin directory.
         let plugins = dir.path().join("plugins");
         std::fs::create_dir(&plugins).unwrap();
-        let library = [target().join("libpario_hdf5.so"), target().join("deps/libpario_hdf5.so")];
-        let library =
-            library.iter().find(|path| path.exists()).expect("cargo builds the connector before its tests");
+        let library = target().join("libpario_hdf5.so");
+        assert!(library.exists(), "no {}: run `cargo build --workspace` first", library.display());
         std::os::unix::fs::symlink(library, plugins.join("libpario_hdf5.so")).unwrap();
         World { dir }
     }
@@ -79,10 +76,6 @@ impl World {
         assert!(output.status.success(), "{text}\n{out}{error}");
         out
     }
-
-    pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
-    }
 }
 
 pub(crate) fn shown(bytes: &[u8]) -> String {
@@ -99,6 +92,3 @@ pub(crate) fn count(output: &Output, name: &str) -> u64 {
     let value = line.split_whitespace().find_map(|word| word.strip_prefix(&format!("{name}=")));
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {line}"))
 }
-
-/// How long a wait for another process may take.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
