@@ -171,7 +171,7 @@ impl Tree {
     }
 
     /// Removes files of an object that was never committed.
-    fn clear(&self, paths: &Paths) -> Result<()> {
+    pub(crate) fn clear(&self, paths: &Paths) -> Result<()> {
         for kind in [Kind::Group, Kind::Dataset] {
             let paths = Paths { kind, ..paths.clone() };
             if kind == Kind::Group && self.place.kind(&paths.header())?.is_some() {

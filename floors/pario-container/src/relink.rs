@@ -32,6 +32,9 @@ impl Tree {
         if id == ROOT_ID {
             return Err(TreeError::Unsupported("a second name for the root group".into()));
         }
+        if self.node(id)?.header.links == 0 && !self.is_inside(group, id)? {
+            return self.name_first((group, name, utf8), id);
+        }
         let mut steps = self.share_steps(id)?;
         let shared = Paths::shared(id, self.node(id)?.header.kind());
         let links = self.node(id)?.header.links + 1;
@@ -46,6 +49,23 @@ impl Tree {
         steps.push(Step::Link { group, table: format!("{inside}.@links"), record: LinkRecord::Put(row) });
         steps.push(symlink(&inside, name, &shared));
         self.carry_out(&steps, Some((id, Home::Shared)))
+    }
+
+    /// Gives an object its first name: its files move to the group's directory.
+    fn name_first(&mut self, (group, name, utf8): (u64, &Name, bool), id: u64) -> Result<()> {
+        let (from, inside) = (self.paths(id)?, self.paths(group)?.inside());
+        let to = Paths::named(inside.clone(), name, from.kind);
+        self.clear(&to)?;
+        let mut steps = renames(&from, &to);
+        steps.push(Step::Header { id, path: to.header(), record: HeaderRecord::Links(1) });
+        let row = LinkRow {
+            name: name.clone(),
+            target: LinkTarget::Hard { id, shared: false },
+            order: self.table(group)?.next(),
+            utf8,
+        };
+        steps.push(Step::Link { group, table: format!("{inside}.@links"), record: LinkRecord::Put(row) });
+        self.carry_out(&steps, Some((id, Home::Named { parent: group, name: name.clone() })))
     }
 
     /// Directory of `group` after `id`, the group itself or one above it, has moved to `.@objects`.
@@ -234,17 +254,6 @@ impl Tree {
                 paths.all().iter().rev().try_for_each(|path| self.place.remove_file(path))
             }
         }
-    }
-
-    /// Adds to the number of links without a link, as `H5Oincr_refcount` does.
-    pub fn add_links(&mut self, id: u64, delta: i32) -> Result<()> {
-        let links = self.header(id)?.links.saturating_add_signed(delta);
-        if id == ROOT_ID || links == 0 {
-            return Err(TreeError::Unsupported("removing an object by its reference count".into()));
-        }
-        let steps = self.share_steps(id)?;
-        self.carry_out(&steps, Some((id, Home::Shared)))?;
-        self.commit_header(id, HeaderRecord::Links(links))
     }
 }
 

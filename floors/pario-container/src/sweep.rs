@@ -2,19 +2,25 @@
 //!
 //! Never: touches a file that is not the tree's own.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::error::Result;
-use crate::header::Kind;
+use crate::header::{HeaderRecord, Kind};
 use crate::links::LinkTarget;
 use crate::names::file_name;
 use crate::node::OBJECTS;
 use crate::place::EntryKind;
 use crate::tree::{ROOT_ID, Tree};
 
-/// Removes all leftovers.
+/// Removes all leftovers, and corrects counts of links that a removal did not reach.
 pub(crate) fn remove_leftovers(tree: &mut Tree) -> Result<()> {
-    for path in leftovers(tree)? {
+    let found = examine(tree)?;
+    for (id, count) in found.links {
+        if tree.header(id)?.links != count {
+            tree.commit_header(id, HeaderRecord::Links(count))?;
+        }
+    }
+    for path in found.files {
         match tree.place.kind(&path)? {
             Some(EntryKind::Directory) => tree.place.remove_tree(&path)?,
             Some(_) => tree.place.remove_file(&path)?,
@@ -26,7 +32,20 @@ pub(crate) fn remove_leftovers(tree: &mut Tree) -> Result<()> {
 
 /// Paths of files that belong to no object, in an order in which they can be removed.
 pub(crate) fn leftovers(tree: &mut Tree) -> Result<Vec<String>> {
+    examine(tree).map(|found| found.files)
+}
+
+/// What a walk over all links finds.
+struct Examined {
+    /// Files that belong to no object.
+    files: Vec<String>,
+    /// Hard links of each object but the root.
+    links: HashMap<u64, u32>,
+}
+
+fn examine(tree: &mut Tree) -> Result<Examined> {
     let (mut found, mut shared) = (Vec::new(), HashSet::new());
+    let mut links: HashMap<u64, u32> = HashMap::new();
     let mut groups = vec![ROOT_ID];
     let mut seen = HashSet::from([ROOT_ID]);
     while let Some(group) = groups.pop() {
@@ -35,6 +54,7 @@ pub(crate) fn leftovers(tree: &mut Tree) -> Result<Vec<String>> {
             let leaf = file_name(&row.name);
             if let LinkTarget::Hard { id, shared: lies_apart } = row.target {
                 known.insert(leaf);
+                *links.entry(id).or_default() += 1;
                 if lies_apart {
                     shared.insert(id.to_string());
                 }
@@ -50,7 +70,7 @@ pub(crate) fn leftovers(tree: &mut Tree) -> Result<Vec<String>> {
         strangers(tree, &inside, &known, &mut found)?;
     }
     strangers(tree, &format!("{OBJECTS}/"), &shared, &mut found)?;
-    Ok(found)
+    Ok(Examined { files: found, links })
 }
 
 /// Files of unknown objects in one directory.

@@ -272,6 +272,17 @@ impl Tree {
         flushed
     }
 
+    /// Reads an object again, as another process has left it. A writer's own view is the newest.
+    pub fn refresh(&mut self, id: u64) -> Result<()> {
+        if self.access.write {
+            return self.flush_object(id);
+        }
+        let (paths, home, opened) = (self.paths(id)?, self.node(id)?.home.clone(), self.node(id)?.opened);
+        self.load_node(id, home, paths)?;
+        self.node_mut(id)?.opened = opened;
+        Ok(())
+    }
+
     /// Writes what is held back and marks the tree as whole.
     pub fn close(mut self) -> Result<()> {
         if !self.access.write {

@@ -112,12 +112,12 @@ pub(super) unsafe extern "C" fn read(
         let mut value = attribute.value.0;
         match conversion(library, (memory_type, &attribute.element), handle)? {
             None => program.copy_from_slice(&value),
-            Some(stored) => {
+            Some(types) => {
                 value.resize(count * size.max(index(attribute.element.size)), 0);
                 let mut background = vec![0; value.len()];
                 background[..program.len()].copy_from_slice(program);
                 let buffers = (&mut value[..], Some(&mut background[..]));
-                types::convert(library, (stored.id, memory_type, dxpl), count, buffers)?;
+                super::types::convert(library, (types.stored.id, types.memory.id, dxpl), count, buffers)?;
                 program.copy_from_slice(&value[..program.len()]);
             }
         }
@@ -139,13 +139,13 @@ pub(super) unsafe extern "C" fn write(
         let attribute = attribute_of(handle)?;
         let (count, size) = (index(attribute.space.elements()), types::size(library, memory_type));
         let mut value = memory(buffer, count * size).to_vec();
-        if let Some(stored) = conversion(library, (memory_type, &attribute.element), handle)? {
+        if let Some(types) = conversion(library, (memory_type, &attribute.element), handle)? {
             let stored_size = index(attribute.element.size);
             value.resize(count * size.max(stored_size), 0);
             let mut background = attribute.value.0.clone();
             background.resize(value.len(), 0);
             let buffers = (&mut value[..], Some(&mut background[..]));
-            types::convert(library, (memory_type, stored.id, dxpl), count, buffers)?;
+            super::types::convert(library, (types.memory.id, types.stored.id, dxpl), count, buffers)?;
             value.truncate(count * stored_size);
         }
         let mut tree = handle.tree()?;

@@ -10,7 +10,7 @@ use super::group::{NewPlace, make, open_kind};
 use super::handle::Handle;
 use super::library::Library;
 use super::transfer::{self, Request};
-use super::values::{arguments, checked, index, operation, put};
+use super::values::{Closer, Owned, arguments, checked, index, operation, put};
 use super::{engine, plists, space, types};
 use crate::stats::{self, Count};
 
@@ -77,14 +77,12 @@ fn create_dataset(
     if chunk.is_none() {
         filters.clear();
     }
-    let mut properties = plists::encode(library, dcpl)?;
-    if !Pipeline::is_known(&filters) {
-        properties = engine::completed(library, &element, (dcpl, chunk.as_deref().unwrap_or(&[])))?;
-        let list = plists::decode(library, &properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
-        filters = plists::filters(library, list.id)?;
-    }
     let fill = fill_value(library, dcpl, type_id)?;
     let in_heap = types::holds(&element.description).0;
+    let properties = encoded_properties(library, (dcpl, type_id), (fill.as_deref(), in_heap))?;
+    if !Pipeline::is_known(&filters) {
+        filters = engine::completed(library, &element, (dcpl, chunk.as_deref().unwrap_or(&[])))?;
+    }
     let late = if in_heap { fill.clone() } else { None };
     let new = NewDataset {
         fill: if in_heap { None } else { fill.map(Hex) },
@@ -103,14 +101,59 @@ fn create_dataset(
         let size = types::size(library, type_id);
         let stored = types::at_rest(library, &element, handle)?;
         let bytes = index(element.size);
-        let mut buffer = value;
+        let mut buffer = value.clone();
         buffer.resize(size.max(bytes), 0);
         types::convert(library, (type_id, stored.id, dxpl), 1, (&mut buffer, None))?;
+        reclaim(library, type_id, value)?;
         let mut tree = handle.tree()?;
         tree.flush_heap(id)?;
         tree.set_fill(id, buffer[..bytes].to_vec())?;
     }
     Ok(raw)
+}
+
+/// Frees what HDF5 allocated for one element with variable-length values.
+fn reclaim(library: &'static Library, type_id: Hid, mut value: Vec<u8>) -> Outcome<()> {
+    let one = space::create(library, &Space::Scalar)?;
+    // SAFETY: the buffer holds one element in memory form, used no more.
+    let done = unsafe { (library.f.H5Treclaim)(type_id, one.id, DEFAULT, value.as_mut_ptr().cast()) };
+    checked(done, "H5Treclaim").map(|_| ())
+}
+
+/// Creation properties in HDF5's encoding, with the fill value in the dataset's own type: the program's may have
+/// variable-length parts, which would be encoded as an address. If the dataset's has such, the fill value is left out and put
+/// back by [`creation_list`].
+fn encoded_properties(
+    library: &'static Library,
+    (dcpl, type_id): (Hid, Hid),
+    (fill, in_heap): (Option<&[u8]>, bool),
+) -> Outcome<Hex> {
+    let Some(fill) = fill else { return plists::encode(library, dcpl) };
+    // SAFETY: the list is open.
+    let copy = Owned::new(library, unsafe { (library.f.H5Pcopy)(dcpl) }, (Closer::Plist, "H5Pcopy"))?;
+    let value = if in_heap { std::ptr::null() } else { fill.as_ptr().cast() };
+    // SAFETY: list and type are open; the value has the size of the type, none makes the fill value undefined.
+    let done = unsafe { (library.f.H5Pset_fill_value)(copy.id, type_id, value) };
+    checked(done, "H5Pset_fill_value")?;
+    plists::encode(library, copy.id)
+}
+
+/// The creation list of a dataset.
+fn creation_list(library: &'static Library, handle: &Handle, dataset: &Dataset) -> Outcome<Owned> {
+    let list = plists::decode(library, &dataset.properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
+    let Some(fill) = dataset.fill.as_ref().filter(|_| types::holds(&dataset.element.description).0) else {
+        return Ok(list);
+    };
+    let (plain, stored) =
+        (types::decode(library, &dataset.element)?, types::at_rest(library, &dataset.element, handle)?);
+    let mut value = fill.0.clone();
+    value.resize(value.len().max(types::size(library, plain.id)), 0);
+    types::convert(library, (stored.id, plain.id, DEFAULT), 1, (&mut value, None))?;
+    // SAFETY: the buffer holds one element in memory form, which HDF5 copies.
+    let done = unsafe { (library.f.H5Pset_fill_value)(list.id, plain.id, value.as_ptr().cast()) };
+    reclaim(library, plain.id, value)?;
+    checked(done, "H5Pset_fill_value")?;
+    Ok(list)
 }
 
 pub(super) unsafe extern "C" fn open(
@@ -211,10 +254,7 @@ pub(super) unsafe extern "C" fn get(
             0 => {
                 *target = plists::decode(library, &Hex::default(), c"H5P_CLS_DATASET_ACCESS_ID_g")?.release()
             }
-            1 => {
-                *target =
-                    plists::decode(library, &dataset.properties, c"H5P_CLS_DATASET_CREATE_ID_g")?.release()
-            }
+            1 => *target = creation_list(library, handle, &dataset)?.release(),
             2 => *target = space::create(library, &dataset.space)?.release(),
             3 => {
                 let status: &mut *mut c_int = arguments(args);
@@ -272,7 +312,8 @@ pub(super) unsafe extern "C" fn specific(
                 engine::attach(library, handle)?;
                 handle.tree()?.set_extent(handle.object(), extent)?;
             }
-            1 | 2 => handle.tree()?.flush_object(handle.object())?,
+            1 => handle.tree()?.flush_object(handle.object())?,
+            2 => handle.tree()?.refresh(handle.object())?,
             kind => return Err(Failure::unsupported(&format!("operation {kind} of datasets"))),
         }
         Ok(OK)

@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 
-use pario_container::{ExternalFilters, Hex, Layout, Pipeline, TypeRecord};
+use pario_container::{ExternalFilters, FilterSpec, Hex, Layout, Pipeline, TypeRecord};
 
 use super::abi::{ACC_TRUNC, DEFAULT, Hid};
 use super::failure::{Failure, Outcome};
@@ -33,9 +33,6 @@ impl OneChunk {
         record: &TypeRecord,
         (dcpl, chunk): (Hid, &[u64]),
     ) -> Outcome<OneChunk> {
-        if types::holds(&record.description).0 {
-            return Err(Failure::unsupported("this filter on variable-length elements"));
-        }
         let f = &library.f;
         let fapl = plists::decode(library, &Hex::default(), c"H5P_CLS_FILE_ACCESS_ID_g")?;
         // SAFETY: the list is open.
@@ -54,12 +51,22 @@ impl OneChunk {
         let maximum = chunk.iter().map(|size| Some(*size)).collect();
         let shape =
             space::create(library, &pario_container::Space::Simple { extent: chunk.to_vec(), maximum })?;
-        let element = types::decode(library, record)?;
+        // Filters see stored elements: values of variable length are their names.
+        let element = if types::holds(&record.description).0 {
+            types::bytes(library, index(record.size))?
+        } else {
+            types::decode(library, record)?
+        };
         // SAFETY: a copy is changed, all identifiers are open.
         let list = Owned::new(library, unsafe { (f.H5Pcopy)(dcpl) }, (Closer::Plist, "H5Pcopy"))?;
         let rank = c_int::try_from(chunk.len()).map_err(|_| Failure::new("too many dimensions"))?;
         // SAFETY: the list of sizes has `rank` entries.
         checked(unsafe { (f.H5Pset_chunk)(list.id, rank, chunk.as_ptr()) }, "H5Pset_chunk")?;
+        // SAFETY: the list is open; 1 is `H5D_FILL_TIME_NEVER`.
+        checked(unsafe { (f.H5Pset_fill_time)(list.id, 1) }, "H5Pset_fill_time")?;
+        // SAFETY: list and type are open; no value makes the fill value undefined.
+        let done = unsafe { (f.H5Pset_fill_value)(list.id, element.id, std::ptr::null()) };
+        checked(done, "H5Pset_fill_value")?;
         // SAFETY: all identifiers are open, the name ends in NUL.
         let made = unsafe {
             (f.H5Dcreate2)(file.id, c"c".as_ptr(), element.id, shape.id, DEFAULT, list.id, DEFAULT)
@@ -77,27 +84,27 @@ impl OneChunk {
         checked(done, "H5Dwrite")?;
         // SAFETY: the dataset is open.
         checked(unsafe { (f.H5Dflush)(id) }, "H5Dflush")?;
-        let (mut size, mut mask) = (0, 0);
-        // SAFETY: the position has as many entries as the dataset has dimensions.
-        checked(
-            unsafe { (f.H5Dget_chunk_storage_size)(id, zero.as_ptr(), &raw mut size) },
-            "H5Dget_chunk_storage_size",
-        )?;
+        let (mut size, mut mask, mut address, mut unused) = (0, 0, 0, 0);
+        let (mask_at, size_at) = (&raw mut mask, &raw mut size);
+        // SAFETY: the position has as many entries as the dataset has dimensions; all places outlive the call.
+        let done =
+            unsafe { (f.H5Dget_chunk_info_by_coord)(id, zero.as_ptr(), mask_at, &raw mut address, size_at) };
+        checked(done, "H5Dget_chunk_info_by_coord")?;
         let mut stored = vec![0_u8; index(size)];
         // SAFETY: the buffer has the size that was asked for.
         let done = unsafe {
-            (f.H5Dread_chunk)(id, DEFAULT, zero.as_ptr(), &raw mut mask, stored.as_mut_ptr().cast())
+            (f.H5Dread_chunk)(id, DEFAULT, zero.as_ptr(), &raw mut unused, stored.as_mut_ptr().cast())
         };
         checked(done, "H5Dread_chunk")?;
         Ok((stored, mask))
     }
 
-    fn decode(&self, stored: &[u8], mask: u32, size: u64) -> Outcome<Vec<u8>> {
+    fn decode(&self, stored: &[u8], size: u64) -> Outcome<Vec<u8>> {
         let (f, zero) = (&self.library.f, vec![0_u64; self.rank]);
         let id = self.dataset.id;
         // SAFETY: the buffer has the size given.
         let done = unsafe {
-            (f.H5Dwrite_chunk)(id, DEFAULT, mask, zero.as_ptr(), stored.len(), stored.as_ptr().cast())
+            (f.H5Dwrite_chunk)(id, DEFAULT, 0, zero.as_ptr(), stored.len(), stored.as_ptr().cast())
         };
         checked(done, "H5Dwrite_chunk")?;
         let mut raw = vec![0_u8; index(size)];
@@ -109,17 +116,17 @@ impl OneChunk {
     }
 }
 
-/// Creation properties with the parameters that filters complete themselves.
+/// Filters with the parameters that they complete themselves for a type and a chunk.
 pub(super) fn completed(
     library: &'static Library,
     record: &TypeRecord,
     (dcpl, chunk): (Hid, &[u64]),
-) -> Outcome<Hex> {
+) -> Outcome<Vec<FilterSpec>> {
     let one = OneChunk::new(library, record, (dcpl, chunk))?;
     // SAFETY: the dataset is open.
     let list = unsafe { (library.f.H5Dget_create_plist)(one.dataset.id) };
     let list = Owned::new(library, list, (Closer::Plist, "H5Dget_create_plist"))?;
-    plists::encode(library, list.id)
+    plists::filters(library, list.id)
 }
 
 /// The filters of one dataset.
@@ -129,23 +136,47 @@ struct LibraryFilters {
     record: TypeRecord,
     properties: Hex,
     chunk: Vec<u64>,
+    filters: Vec<FilterSpec>,
 }
 
 impl LibraryFilters {
-    fn one(&self) -> Outcome<OneChunk> {
+    fn one(&self, mask: u32) -> Outcome<OneChunk> {
         let library = of_slot(self.slot);
-        let list = plists::decode(library, &self.properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
+        let properties = if mask == 0 { &self.properties } else { &Hex::default() };
+        let list = plists::decode(library, properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
+        if mask != 0 {
+            // HDF5 2.0 ignores the mask of a chunk that was just written raw: the list has only the filters that were applied.
+            self.applied(mask).try_for_each(|filter| add_filter(library, list.id, filter))?;
+        }
         OneChunk::new(library, &self.record, (list.id, &self.chunk))
     }
+
+    /// Filters that a mask leaves in.
+    fn applied(&self, mask: u32) -> impl Iterator<Item = &FilterSpec> {
+        let kept = self.filters.iter().enumerate().filter(move |(position, _)| mask & (1 << position) == 0);
+        kept.map(|(_, filter)| filter)
+    }
+}
+
+fn add_filter(library: &Library, list: Hid, filter: &FilterSpec) -> Outcome<()> {
+    // A chunk has one dimension at least, which filters need; the shape is set later.
+    let (count, values) = (filter.parameters.len(), filter.parameters.as_ptr());
+    // SAFETY: the list is open, the parameters are as many as said.
+    let done =
+        unsafe { (library.f.H5Pset_filter)(list, filter.number, u32::from(filter.optional), count, values) };
+    checked(done, "H5Pset_filter").map(|_| ())
 }
 
 impl ExternalFilters for LibraryFilters {
     fn encode(&mut self, raw: &[u8]) -> Result<(Vec<u8>, u32), String> {
-        self.one().and_then(|one| one.encode(raw)).map_err(|failure| failure.text)
+        self.one(0).and_then(|one| one.encode(raw)).map_err(|failure| failure.text)
     }
 
     fn decode(&mut self, stored: &[u8], mask: u32, size: u64) -> Result<Vec<u8>, String> {
-        self.one().and_then(|one| one.decode(stored, mask, size)).map_err(|failure| failure.text)
+        if self.applied(mask).next().is_none() {
+            return Ok(stored.to_vec());
+        }
+        self.one(mask).and_then(|one| one.decode(stored, size)).map_err(|failure| failure.text)
     }
 }
 
@@ -162,7 +193,12 @@ pub(super) fn attach(library: &'static Library, handle: &Handle) -> Outcome<()> 
         Layout::Ordered { chunk } | Layout::Indexed { chunk } => chunk,
         Layout::Contiguous => return Ok(()),
     };
-    let engine =
-        LibraryFilters { slot: library.slot, record: facts.element, properties: facts.properties, chunk };
+    let engine = LibraryFilters {
+        slot: library.slot,
+        record: facts.element,
+        properties: facts.properties,
+        chunk,
+        filters: facts.filters,
+    };
     Ok(handle.tree()?.set_external_filters(id, Box::new(engine))?)
 }

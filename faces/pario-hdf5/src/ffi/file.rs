@@ -33,9 +33,16 @@ fn refuse_driver(library: &Library, fapl: Hid) -> Outcome<()> {
     Ok(())
 }
 
-fn handle_of(slot: usize, file: std::sync::Arc<registry::OpenFile>, flags: c_uint) -> *mut c_void {
+fn handle_of(
+    slot: usize,
+    file: std::sync::Arc<registry::OpenFile>,
+    (flags, fapl): (c_uint, Hid),
+) -> *mut c_void {
     stats::add(Count::Files, 1);
-    Handle { slot, file, target: Target::File, path: Name::from("/"), flags }.into_raw()
+    // SAFETY: the list is open; the copy is closed with the handle.
+    let fapl =
+        if fapl == DEFAULT { 0 } else { unsafe { (super::library::of_slot(slot).f.H5Pcopy)(fapl) }.max(0) };
+    Handle { slot, file, target: Target::File { fapl }, path: Name::from("/"), flags }.into_raw()
 }
 
 pub(super) unsafe extern "C" fn create<const S: usize>(
@@ -56,7 +63,11 @@ pub(super) unsafe extern "C" fn create<const S: usize>(
             return Err(Failure::unsupported("user blocks"));
         }
         let properties = plists::encode(library, fcpl)?;
-        Ok(handle_of(S, registry::create(&text(name)?, flags, properties)?, flags | super::abi::ACC_RDWR))
+        Ok(handle_of(
+            S,
+            registry::create(&text(name)?, flags, properties)?,
+            (flags | super::abi::ACC_RDWR, fapl),
+        ))
     })
 }
 
@@ -70,7 +81,7 @@ pub(super) unsafe extern "C" fn open<const S: usize>(
     guard(S, std::ptr::null_mut(), |library| {
         compat::install();
         refuse_driver(library, fapl)?;
-        Ok(handle_of(S, registry::open(&text(name)?, flags)?, flags))
+        Ok(handle_of(S, registry::open(&text(name)?, flags)?, (flags, fapl)))
     })
 }
 
@@ -89,7 +100,11 @@ pub(super) unsafe extern "C" fn get(
             }
             1 => {
                 let fapl: &mut Hid = arguments(args);
-                *fapl = file_access(library)?;
+                *fapl = match list_of(handle) {
+                    DEFAULT => file_access(library)?,
+                    // SAFETY: the list belongs to the handle and is open.
+                    list => checked(unsafe { (library.f.H5Pcopy)(list) }, "H5Pcopy")?,
+                };
             }
             2 => {
                 let properties = match &handle.tree()?.header(ROOT_ID)?.body {
@@ -105,7 +120,12 @@ pub(super) unsafe extern "C" fn get(
             }
             4 => {
                 let intent: &mut *mut c_uint = arguments(args);
-                put(*intent, handle.flags & (super::abi::ACC_RDWR | 0x60));
+                let swmr = handle.file.swmr.load(std::sync::atomic::Ordering::Relaxed);
+                put(
+                    *intent,
+                    handle.flags & (super::abi::ACC_RDWR | 0x60)
+                        | if swmr { super::abi::ACC_SWMR_WRITE } else { 0 },
+                );
             }
             5 => {
                 let name: &mut FileNameArgs = arguments(args);
@@ -128,6 +148,14 @@ pub(super) unsafe extern "C" fn get(
         }
         Ok(OK)
     })
+}
+
+/// The access list by which a file was opened.
+fn list_of(handle: &Handle) -> Hid {
+    match handle.target {
+        Target::File { fapl } => fapl,
+        Target::Object(_) | Target::Attribute { .. } => DEFAULT,
+    }
 }
 
 /// An access list that leads to Pario again.
@@ -196,7 +224,7 @@ pub(super) unsafe extern "C" fn specific<const S: usize>(
             1 => {
                 let handle = Handle::borrow(object)?;
                 let target: &mut *mut *mut c_void = arguments(args);
-                put(*target, handle_of(handle.slot, handle.file.clone(), handle.flags));
+                put(*target, handle_of(handle.slot, handle.file.clone(), (handle.flags, list_of(handle))));
             }
             2 => {
                 compat::install();

@@ -158,9 +158,14 @@ pub(super) unsafe extern "C" fn specific(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |_| match operation(args) {
-        2 | 3 => {
+        2 => {
             let handle = Handle::borrow(object)?;
             handle.tree()?.flush_object(handle.object())?;
+            Ok(OK)
+        }
+        3 => {
+            let handle = Handle::borrow(object)?;
+            handle.tree()?.refresh(handle.object())?;
             Ok(OK)
         }
         _ => Err(Failure::unsupported("mounting files")),

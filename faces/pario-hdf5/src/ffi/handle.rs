@@ -15,8 +15,8 @@ use super::registry::OpenFile;
 /// What a handle stands for.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// A file, and its root group.
-    File,
+    /// A file, and its root group, with the program's access list (0 for none).
+    File { fapl: i64 },
     /// A group, dataset or committed type.
     Object(u64),
     /// An attribute of an object.
@@ -87,7 +87,7 @@ impl Handle {
     /// The object: the root group of a file, the owner of an attribute.
     pub(crate) fn object(&self) -> u64 {
         match &self.target {
-            Target::File => ROOT_ID,
+            Target::File { .. } => ROOT_ID,
             Target::Object(id) => *id,
             Target::Attribute { owner, .. } => *owner,
         }
@@ -96,7 +96,7 @@ impl Handle {
     pub(crate) fn attribute(&self) -> Outcome<(u64, &Name)> {
         match &self.target {
             Target::Attribute { owner, name } => Ok((*owner, name)),
-            Target::File | Target::Object(_) => Err(Failure::new("an attribute is needed")),
+            Target::File { .. } | Target::Object(_) => Err(Failure::new("an attribute is needed")),
         }
     }
 
@@ -107,7 +107,7 @@ impl Handle {
     /// `H5I_type_t` of the handle.
     pub(crate) fn id_type(&self) -> Outcome<i32> {
         match &self.target {
-            Target::File => Ok(ID_FILE),
+            Target::File { .. } => Ok(ID_FILE),
             Target::Attribute { .. } => Ok(ID_ATTR),
             Target::Object(id) => Ok(id_type(self.tree()?.header(*id)?.kind())),
         }
@@ -116,7 +116,12 @@ impl Handle {
     /// Ends the use of the object.
     pub(crate) fn close(self: Box<Handle>) -> Outcome<()> {
         let id = self.object();
-        if !matches!(self.target, Target::File) {
+        if let Target::File { fapl } = self.target {
+            if fapl != 0 {
+                // SAFETY: the list is a copy that this handle owns.
+                unsafe { (super::library::of_slot(self.slot).f.H5Pclose)(fapl) };
+            }
+        } else {
             self.tree()?.release(id)?;
         }
         self.file.clone().drop_handle(self)

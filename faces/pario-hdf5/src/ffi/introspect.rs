@@ -10,7 +10,7 @@ use crate::settings;
 
 /// Operations of native files that are served: subclass and numbers.
 const SERVED: [(c_int, &[c_int]); 4] =
-    [(4, &[2, 3, 4, 5, 6, 7, 10]), (6, &[0, 8, 23, 28]), (7, &[0, 1]), (9, &[0, 1])];
+    [(4, &[2, 3, 4, 5, 6, 7, 10]), (6, &[0, 8, 13, 23, 28]), (7, &[0, 1]), (9, &[0, 1])];
 
 pub(super) unsafe extern "C" fn connector_class<const S: usize>(
     _object: *mut c_void,

@@ -72,6 +72,11 @@ functions! {
     H5VLget_file_type: fn(*mut c_void, Hid, Hid) -> Hid;
     H5Tcopy: fn(Hid) -> Hid;
     H5Tclose: fn(Hid) -> Herr;
+    H5Tcreate: fn(c_int, usize) -> Hid;
+    H5Tset_tag: fn(Hid, *const c_char) -> Herr;
+    H5Tvlen_create: fn(Hid) -> Hid;
+    H5Tinsert: fn(Hid, *const c_char, usize, Hid) -> Herr;
+    H5Tarray_create2: fn(Hid, c_uint, *const u64) -> Hid;
     H5Tequal: fn(Hid, Hid) -> c_int;
     H5Tcommitted: fn(Hid) -> c_int;
     H5Tencode: fn(Hid, *mut c_void, *mut usize) -> Herr;
@@ -114,9 +119,16 @@ functions! {
     H5Pget_chunk: fn(Hid, c_int, *mut u64) -> c_int;
     H5Pset_chunk: fn(Hid, c_int, *const u64) -> Herr;
     H5Pget_external_count: fn(Hid) -> c_int;
+    H5Pset_filter: fn(Hid, c_int, c_uint, usize, *const c_uint) -> Herr;
     H5Pget_nfilters: fn(Hid) -> c_int;
     H5Pget_filter2: fn(Hid, c_uint, *mut c_uint, *mut usize, *mut c_uint, usize, *mut c_char, *mut c_uint) -> c_int;
     H5Pfill_value_defined: fn(Hid, *mut c_int) -> Herr;
+    H5Pset_fill_time: fn(Hid, c_int) -> Herr;
+    H5Pset_fill_value: fn(Hid, Hid, *const c_void) -> Herr;
+    H5Treclaim: fn(Hid, Hid, Hid, *mut c_void) -> Herr;
+    H5Fopen: fn(*const c_char, c_uint, Hid) -> Hid;
+    H5Fis_accessible: fn(*const c_char, Hid) -> c_int;
+    H5VLobject_is_native: fn(Hid, *mut bool) -> Herr;
     H5Pget_fill_value: fn(Hid, Hid, *mut c_void) -> Herr;
     H5Pget_obj_track_times: fn(Hid, *mut bool) -> Herr;
     H5Pget_create_intermediate_group: fn(Hid, *mut c_uint) -> Herr;
@@ -136,7 +148,7 @@ functions! {
     H5Dread: fn(Hid, Hid, Hid, Hid, Hid, *mut c_void) -> Herr;
     H5Dflush: fn(Hid) -> Herr;
     H5Dclose: fn(Hid) -> Herr;
-    H5Dget_chunk_storage_size: fn(Hid, *const u64, *mut u64) -> Herr;
+    H5Dget_chunk_info_by_coord: fn(Hid, *const u64, *mut c_uint, *mut u64, *mut u64) -> Herr;
     H5Dread_chunk | H5Dread_chunk1: fn(Hid, Hid, *const u64, *mut u32, *mut c_void) -> Herr;
     H5Dwrite_chunk: fn(Hid, Hid, u32, *const u64, usize, *const c_void) -> Herr;
     H5Dget_create_plist: fn(Hid) -> Hid;

@@ -64,7 +64,10 @@ fn new_link(
         let path = name(unsafe { known.data.name }.name)?;
         handle.tree()?.create_parents(handle.object(), &path.0, &pario_container::Hex::default())?;
     }
-    let (_, group, name) = location::link(handle, location)?;
+    let (file, group, name) = location::link(library, handle, location)?;
+    if !std::sync::Arc::ptr_eq(&file, &handle.file) {
+        return Err(Failure::unsupported("new links in another file"));
+    }
     Ok((group, name, utf8))
 }
 
@@ -202,7 +205,7 @@ fn transfer(
         if !std::sync::Arc::ptr_eq(&source.file, &target.file) {
             return Err(Failure::new("a link cannot move to another file"));
         }
-        let (_, group, name) = location::link(source, from)?;
+        let (_, group, name) = location::link(library, source, from)?;
         let row = source.tree()?.link(group, &name)?;
         let (new_group, new_name, utf8) = new_link(library, target, (to, lcpl))?;
         let mut tree = source.tree()?;
@@ -275,7 +278,7 @@ pub(super) unsafe extern "C" fn specific(
             }
             1 => {
                 let exists: &mut *mut bool = arguments(args);
-                put(*exists, exists_at(handle, location)?);
+                put(*exists, exists_at(library, handle, location)?);
                 Ok(OK)
             }
             2 => {
@@ -287,7 +290,7 @@ pub(super) unsafe extern "C" fn specific(
     })
 }
 
-fn exists_at(handle: &Handle, location: *const LocParams) -> Outcome<bool> {
+fn exists_at(library: &Library, handle: &Handle, location: *const LocParams) -> Outcome<bool> {
     // SAFETY: HDF5 passes valid parameters.
     let known = unsafe { &*location };
     if known.kind == BY_NAME {
@@ -297,7 +300,7 @@ fn exists_at(handle: &Handle, location: *const LocParams) -> Outcome<bool> {
             return Ok(true);
         }
     }
-    let (file, group, name) = location::link(handle, location)?;
+    let (file, group, name) = location::link(library, handle, location)?;
     Ok(file.tree()?.link(group, &name).is_ok())
 }
 

@@ -142,18 +142,28 @@ fn prefix(library: &Library, lapl: i64) -> Outcome<Option<PathBuf>> {
 }
 
 /// The group that holds the last name of a location, and that name.
-pub(crate) fn link(handle: &Handle, location: *const LocParams) -> Outcome<(Arc<OpenFile>, u64, Name)> {
+pub(crate) fn link(
+    library: &Library,
+    handle: &Handle,
+    location: *const LocParams,
+) -> Outcome<(Arc<OpenFile>, u64, Name)> {
     // SAFETY: HDF5 passes valid parameters.
     let location = unsafe { &*location };
-    match location.kind {
-        BY_NAME => {
-            // SAFETY: the kind says which member is set.
-            let by = unsafe { location.data.name };
-            let (group, name) = handle.tree()?.split(handle.object(), &bytes(by.name)?)?;
-            Ok((handle.file.clone(), group, name))
-        }
-        _ => Err(Failure::new("a link is named by its path")),
+    if location.kind != BY_NAME {
+        return Err(Failure::new("a link is named by its path"));
     }
+    // SAFETY: the kind says which member is set.
+    let by = unsafe { location.data.name };
+    let path = bytes(by.name)?;
+    let trimmed = path.strip_suffix(b"/").unwrap_or(&path);
+    // The groups above are found first, perhaps in another file.
+    let (above, last) = match trimmed.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (if at == 0 { &b"/"[..] } else { &trimmed[..at] }, &trimmed[at + 1..]),
+        None => (&b"."[..], trimmed),
+    };
+    let group = find(library, handle, (above, by.lapl))?;
+    let (id, name) = group.file.tree()?.split(group.id, last)?;
+    Ok((group.file, id, name))
 }
 
 /// The link that a location names or counts.
@@ -168,7 +178,7 @@ pub(crate) fn link_row(
         // SAFETY: the kind says which member is set.
         return link_by_index(library, handle, unsafe { known.data.index });
     }
-    let (file, group, name) = link(handle, location)?;
+    let (file, group, name) = link(library, handle, location)?;
     let row = file.tree()?.link(group, &name)?;
     Ok((Place { file, id: group, path: Name::default() }, row))
 }

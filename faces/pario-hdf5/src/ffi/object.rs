@@ -138,7 +138,7 @@ pub(super) unsafe extern "C" fn get(
                 let file = Handle {
                     slot: handle.slot,
                     file: place.file.clone(),
-                    target: Target::File,
+                    target: Target::File { fapl: 0 },
                     path: Name::from("/"),
                     flags: handle.flags,
                 };
@@ -176,11 +176,7 @@ pub(super) unsafe extern "C" fn specific(
         stats::add(Count::Objects, 1);
         let handle = Handle::borrow(object)?;
         match operation(args) {
-            0 => {
-                let delta: &mut c_int = arguments(args);
-                let place = location::object(library, handle, location)?;
-                place.file.tree()?.add_links(place.id, *delta)?;
-            }
+            0 => return Err(Failure::unsupported("reference counts beside links (H5Oincr_refcount)")),
             1 => {
                 let exists: &mut *mut bool = arguments(args);
                 put(*exists, location::object(library, handle, location).is_ok());
@@ -193,7 +189,8 @@ pub(super) unsafe extern "C" fn specific(
                 let place = location::object(library, handle, location)?;
                 return visit(library, (handle, place), arguments(args));
             }
-            4 | 5 => handle.tree()?.flush_object(handle.object())?,
+            4 => handle.tree()?.flush_object(handle.object())?,
+            5 => handle.tree()?.refresh(handle.object())?,
             kind => return Err(Failure::unsupported(&format!("operation {kind} of objects"))),
         }
         Ok(OK)

@@ -45,8 +45,13 @@ pub(super) unsafe extern "C" fn file(
     guard_status(Handle::slot_of(object), |_| {
         let handle = Handle::borrow(object)?;
         match kind(operation) {
-            // The cache of external files, libver bounds, SWMR: nothing to do, or nothing to choose.
+            // The cache of external files, libver bounds: nothing to do.
             0 | 23 | 28 => Ok(OK),
+            // SWMR: readers find every call that returned.
+            13 if handle.file.writable => {
+                handle.file.swmr.store(true, std::sync::atomic::Ordering::Relaxed);
+                Ok(OK)
+            }
             // Size of the file.
             8 => {
                 let size: &mut *mut u64 = args(operation);
@@ -135,7 +140,12 @@ fn stat(library: &Library, handle: &Handle, wanted: &StatArgs) -> Outcome<Herr> 
         link_size: 0,
         header: [0; 3],
     };
-    if !wanted.follow && wanted.location.kind == super::abi::BY_NAME {
+    // SAFETY: the kind says which member is set.
+    let names_link = wanted.location.kind == super::abi::BY_NAME
+        && bytes(unsafe { wanted.location.data.name }.name)?
+            .split(|byte| *byte == b'/')
+            .any(|part| !matches!(part, b"" | b"."));
+    if !wanted.follow && names_link {
         let (_, row) = location::link_row(library, handle, &raw const wanted.location)?;
         if let LinkTarget::Soft(path) = &row.target {
             stat.kind = 3;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use pario_container::{Access, DirectoryPlace, Hex, Place, Tree, is_tree};
@@ -24,6 +25,8 @@ pub(crate) struct OpenFile {
     /// Device and inode of the directory.
     key: (u64, u64),
     pub(crate) writable: bool,
+    /// `H5Fstart_swmr_write` was called.
+    pub(crate) swmr: AtomicBool,
 }
 
 static OPEN: Mutex<Vec<Weak<OpenFile>>> = Mutex::new(Vec::new());
@@ -86,7 +89,13 @@ fn refuse_partition(name: &str) -> Outcome<()> {
 fn register(name: &str, tree: Tree, writable: bool) -> Outcome<Arc<OpenFile>> {
     let key =
         key_of(Path::new(name)).ok_or_else(|| Failure::with_errno(format!("{name} has vanished"), 2))?;
-    let file = Arc::new(OpenFile { tree: Mutex::new(Some(tree)), name: name.into(), key, writable });
+    let file = Arc::new(OpenFile {
+        tree: Mutex::new(Some(tree)),
+        name: name.into(),
+        key,
+        writable,
+        swmr: AtomicBool::new(false),
+    });
     open_files().push(Arc::downgrade(&file));
     Ok(file)
 }

@@ -13,7 +13,7 @@ use super::handle::Handle;
 use super::library::Library;
 use super::space::{Selection, gather, scatter};
 use super::types;
-use super::values::{Owned, index, length, memory, memory_mut};
+use super::values::{Closer, Owned, index, length, memory, memory_mut};
 use crate::stats::{self, Count};
 
 /// Bytes of one piece.
@@ -32,10 +32,9 @@ pub(crate) struct Request {
 struct Plan {
     library: &'static Library,
     id: u64,
-    memory_type: Hid,
     dxpl: Hid,
-    /// The type at rest; `None` if nothing is converted.
-    stored: Option<Owned>,
+    /// `None` if nothing is converted.
+    stored: Option<Conversion>,
     memory_size: usize,
     stored_size: usize,
     /// Conversion needs what is there already.
@@ -61,7 +60,6 @@ impl Plan {
         Ok(Plan {
             library,
             id,
-            memory_type: request.memory_type,
             dxpl: request.dxpl,
             background: stored.is_some() && has_members(&record.description),
             stored,
@@ -99,17 +97,34 @@ fn has_members(element: &ElementType) -> bool {
     }
 }
 
-/// The type at rest if elements have to be converted.
+/// Both types of a conversion.
+pub(crate) struct Conversion {
+    /// The type at rest.
+    pub(crate) stored: Owned,
+    /// The type in memory.
+    pub(crate) memory: Owned,
+}
+
+/// How elements have to be converted; `None` if not at all.
 pub(crate) fn conversion(
     library: &'static Library,
     (memory_type, record): (Hid, &TypeRecord),
     handle: *const Handle,
-) -> Outcome<Option<Owned>> {
+) -> Outcome<Option<Conversion>> {
     let stored = types::at_rest(library, record, handle)?;
     // SAFETY: both types are open.
     let same =
         !types::holds(&record.description).0 && unsafe { (library.f.H5Tequal)(memory_type, stored.id) } > 0;
-    Ok((!same).then_some(stored))
+    if same {
+        return Ok(None);
+    }
+    let memory = if types::holds(&record.description) == (true, true) {
+        types::without_references(library, memory_type)?
+    } else {
+        // SAFETY: the type is open.
+        Owned::new(library, unsafe { (library.f.H5Tcopy)(memory_type) }, (Closer::Type, "H5Tcopy"))?
+    };
+    Ok(Some(Conversion { stored, memory }))
 }
 
 fn selections(library: &'static Library, request: Request, elements: u64) -> Outcome<(Selection, Selection)> {
@@ -183,11 +198,11 @@ pub(crate) fn write(
                 gather(program, &from, plan.memory_size, &mut packed);
                 handle.tree()?.write_elements(plan.id, &to, &packed)?;
             }
-            (Some(stored), _) => {
+            (Some(types), _) => {
                 packed.clear();
                 packed.resize(index(count) * plan.memory_size.max(plan.stored_size), 0);
                 gather(program, &from, plan.memory_size, &mut packed);
-                write_converted(&plan, (handle, stored.id), (&to, count), &mut packed)?;
+                write_converted(&plan, (handle, types), (&to, count), &mut packed)?;
             }
         }
         left -= count;
@@ -197,7 +212,7 @@ pub(crate) fn write(
 
 fn write_converted(
     plan: &Plan,
-    (handle, stored): (&Handle, Hid),
+    (handle, types): (&Handle, &Conversion),
     (to, count): (&[(u64, u64)], u64),
     packed: &mut [u8],
 ) -> Outcome<()> {
@@ -208,7 +223,7 @@ fn write_converted(
         handle.tree()?.read_elements(plan.id, to, &mut there[..bytes])?;
         background = Some(there);
     }
-    let types = (plan.memory_type, stored, plan.dxpl);
+    let types = (types.memory.id, types.stored.id, plan.dxpl);
     types::convert(plan.library, types, index(count), (packed, background.as_deref_mut()))?;
     let mut tree = handle.tree()?;
     // Values first, then the elements that name them.
@@ -255,7 +270,7 @@ pub(crate) fn read(
                 if let Some(there) = &mut background {
                     gather(program, &to, plan.memory_size, there);
                 }
-                let types = (stored.id, plan.memory_type, plan.dxpl);
+                let types = (stored.stored.id, stored.memory.id, plan.dxpl);
                 types::convert(library, types, index(count), (&mut packed, background.as_deref_mut()))?;
                 scatter(&packed, &to, plan.memory_size, program);
             }

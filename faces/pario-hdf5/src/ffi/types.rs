@@ -12,6 +12,8 @@ use super::handle::Handle;
 use super::library::Library;
 use super::values::{Closer, Owned, checked, length};
 
+/// Tag of bytes that stand for a reference.
+const REFERENCE: &CStr = c"pario reference";
 /// Name of the connector.
 pub(crate) const NAME: &CStr = c"pario";
 
@@ -144,13 +146,73 @@ pub(crate) fn holds(element: &ElementType) -> (bool, bool) {
             })
         }
         ElementType::Reference { .. } => (false, true),
+        ElementType::Opaque { tag, .. } => (false, tag.as_bytes() == REFERENCE.to_bytes()),
         ElementType::Integer { .. }
         | ElementType::Float { .. }
         | ElementType::Text { .. }
-        | ElementType::Opaque { .. }
         | ElementType::Bitfield { .. }
         | ElementType::Other { .. } => (false, false),
     }
+}
+
+/// Bytes without meaning.
+pub(crate) fn bytes(library: &'static Library, size: usize) -> Outcome<Owned> {
+    // SAFETY: 5 is the class of opaque types.
+    let bytes = owned(library, unsafe { (library.f.H5Tcreate)(5, size) }, "H5Tcreate")?;
+    // SAFETY: the type is open, the text ends in NUL.
+    checked(unsafe { (library.f.H5Tset_tag)(bytes.id, REFERENCE.as_ptr()) }, "H5Tset_tag")?;
+    Ok(bytes)
+}
+
+/// The same type with opaque bytes in the place of references, which HDF5 would take for those of a native file.
+pub(crate) fn without_references(library: &'static Library, id: Hid) -> Outcome<Owned> {
+    let f = &library.f;
+    // SAFETY: the type is open.
+    let (class, size) = unsafe { ((f.H5Tget_class)(id), (f.H5Tget_size)(id)) };
+    let inner = |function| -> Outcome<Owned> {
+        // SAFETY: types of these classes have another one inside.
+        let of = owned(library, unsafe { (f.H5Tget_super)(id) }, function)?;
+        without_references(library, of.id)
+    };
+    match class {
+        6 => compound_without_references(library, id, size),
+        7 => bytes(library, size),
+        // SAFETY: the inner type is open.
+        9 => owned(library, unsafe { (f.H5Tvlen_create)(inner("H5Tget_super")?.id) }, "H5Tvlen_create"),
+        10 => {
+            let mut shape = vec![0; 32];
+            // SAFETY: the buffer has room for 32 dimensions, the most that HDF5 has.
+            let rank =
+                checked(unsafe { (f.H5Tget_array_dims2)(id, shape.as_mut_ptr()) }, "H5Tget_array_dims2")?;
+            let of = inner("H5Tget_super")?;
+            // SAFETY: the shape has `rank` entries.
+            let id = unsafe { (f.H5Tarray_create2)(of.id, rank.unsigned_abs(), shape.as_ptr()) };
+            owned(library, id, "H5Tarray_create2")
+        }
+        // SAFETY: the type is open.
+        _ => owned(library, unsafe { (f.H5Tcopy)(id) }, "H5Tcopy"),
+    }
+}
+
+fn compound_without_references(library: &'static Library, id: Hid, size: usize) -> Outcome<Owned> {
+    let f = &library.f;
+    // SAFETY: 6 is the class of compound types.
+    let compound = owned(library, unsafe { (f.H5Tcreate)(6, size) }, "H5Tcreate")?;
+    // SAFETY: the type is open.
+    let count = checked(unsafe { (f.H5Tget_nmembers)(id) }, "H5Tget_nmembers")?;
+    for number in 0..count.unsigned_abs() {
+        // SAFETY: the type has this member.
+        let member = owned(library, unsafe { (f.H5Tget_member_type)(id, number) }, "H5Tget_member_type")?;
+        let member = without_references(library, member.id)?;
+        // SAFETY: as above.
+        let (name, offset) =
+            unsafe { ((f.H5Tget_member_name)(id, number), (f.H5Tget_member_offset)(id, number)) };
+        // SAFETY: both types are open, the name ends in NUL.
+        let done = unsafe { (f.H5Tinsert)(compound.id, name, offset, member.id) };
+        taken(library, name);
+        checked(done, "H5Tinsert")?;
+    }
+    Ok(compound)
 }
 
 /// The stored record of a type. `near` is any open object of the file.
@@ -158,9 +220,6 @@ pub(crate) fn record(library: &'static Library, id: Hid, near: *const Handle) ->
     // SAFETY: the type is open.
     let plain = owned(library, unsafe { (library.f.H5Tcopy)(id) }, "H5Tcopy")?;
     let description = describe(library, plain.id)?;
-    if holds(&description) == (true, true) {
-        return Err(Failure::unsupported("variable-length values and references in one element type"));
-    }
     let mut bytes = 0;
     // SAFETY: without a buffer the size is returned.
     checked(unsafe { (library.f.H5Tencode)(plain.id, std::ptr::null_mut(), &raw mut bytes) }, "H5Tencode")?;
@@ -193,9 +252,11 @@ pub(crate) fn at_rest(
     record: &TypeRecord,
     pointer: *const Handle,
 ) -> Outcome<Owned> {
-    let plain = decode(library, record)?;
-    if !holds(&record.description).0 {
-        return Ok(plain);
+    let mut plain = decode(library, record)?;
+    match holds(&record.description) {
+        (false, _) => return Ok(plain),
+        (true, false) => (),
+        (true, true) => plain = without_references(library, plain.id)?,
     }
     // SAFETY: the name ends in NUL.
     let connector = checked(

@@ -4,6 +4,7 @@
 //! The import slots of loaded libraries and modules for these names are pointed at functions here, which go to the successors for
 //! Pario's objects and to HDF5 for all others. `PARIO_H5_COMPAT=off` leaves everything as it is.
 
+mod files;
 mod functions;
 mod references;
 mod slots;
@@ -16,6 +17,7 @@ use super::library::{self, Library};
 fn table<const S: usize>() -> Vec<(&'static str, *const c_void)> {
     let mut all = functions::table::<S>();
     all.extend(references::table::<S>());
+    all.extend(files::table::<S>());
     all
 }
 

@@ -1,0 +1,9 @@
+//! Stock h5py on the connector: proof that Pario serves, random programs beside native HDF5, kills, h5py's own suite.
+//!
+//! `./test` installs h5py into `target/hdf5/venv`. A missing h5py is a failure.
+
+mod killed;
+mod programs;
+mod served;
+mod suite;
+mod world;

@@ -1,0 +1,30 @@
+//! Random programs, run natively and on Pario, compared line by line.
+
+use super::world::{Served, World, count, shown};
+
+/// Programs of `./test`; `PARIO_HDF5_PROGRAMS` says how many others.
+const PROGRAMS: u64 = 8;
+const STEPS: &str = "80";
+
+#[test]
+fn random_programs_do_the_same_natively_and_on_pario() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("PARIO_SEED").unwrap_or_else(|| u64::from(std::process::id()) * 1000);
+    let programs = number("PARIO_HDF5_PROGRAMS").unwrap_or(PROGRAMS);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/random_program.py");
+    for seed in first..first + programs {
+        println!("PARIO_SEED={seed}");
+        let world = World::new();
+        let text = seed.to_string();
+        let native = world.run(Served::Native, &[script, &text, "native.h5", STEPS]);
+        let pario = world.run(Served::Pario, &[script, &text, "pario.h5", STEPS]);
+        let (expected, found) = (shown(&native.stdout), shown(&pario.stdout));
+        assert!(native.status.success(), "seed {seed}, native: {}", shown(&native.stderr));
+        for (native, pario) in expected.lines().zip(found.lines()) {
+            assert_eq!(native, pario, "seed {seed}: native above or left, Pario below or right");
+        }
+        assert_eq!(expected.lines().count(), found.lines().count(), "seed {seed}: {}", shown(&pario.stderr));
+        assert!(count(&pario, "files") > 0 && count(&pario, "datasets") > 0, "Pario served");
+        assert!(world.path("pario.h5/.@container").exists());
+    }
+}
