@@ -9,6 +9,7 @@
 mod decode;
 mod encode;
 mod mount;
+mod pages;
 mod serve;
 mod session;
 
