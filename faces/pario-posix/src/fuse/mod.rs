@@ -14,4 +14,4 @@ mod serve;
 mod session;
 
 pub use decode::{DecodeError, FuseOperation, MountAttrChange, MountLock, MountRequest, decode};
-pub use mount::{Mount, MountError, MountOptions, Unmount, process_of, unmount};
+pub use mount::{Mount, MountError, MountOptions, Unmount, mounted_dirs, process_of, unmount};
