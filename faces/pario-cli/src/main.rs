@@ -14,6 +14,7 @@ mod glob;
 mod human;
 mod job;
 mod mode;
+mod mount_clients;
 mod mount_process;
 mod mpi;
 mod progress;

@@ -16,8 +16,8 @@ use crate::error::{CliError, CliResult};
 
 /// The line that says that the directory is mounted.
 pub(crate) const READY: &str = "ready";
-/// Time for a bound mount to end.
-const END_LIMIT: Duration = Duration::from_secs(30);
+/// How long the process of a mount gets to write what it has.
+pub(crate) const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// What to mount.
 #[derive(Clone, Debug)]

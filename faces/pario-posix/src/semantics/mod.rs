@@ -10,6 +10,7 @@ mod files;
 mod handles;
 mod locks;
 mod names;
+mod pages;
 mod space;
 mod xattrs;
 
@@ -27,12 +28,14 @@ pub use error::PosixResult;
 pub use files::{HandleMode, WriteOrder};
 pub use locks::{ConflictingLock, LockCall, LockRange, PosixLockKind, PosixLockWait};
 pub use names::{DirName, RenameMode, SpecialFile};
+pub use pages::{PageAccess, PageKeeper};
 
 use directories::DirectoryHandle;
 use error::errno;
 use files::MountedFile;
 use handles::HandleTable;
 use locks::LockOwners;
+use pages::Keeper;
 use space::KnownSpace;
 
 /// See the module.
@@ -43,6 +46,7 @@ pub struct FileSystem {
     directories: HandleTable<DirectoryHandle>,
     locks: LockOwners,
     space: KnownSpace,
+    keeper: Keeper,
 }
 
 impl FileSystem {
@@ -55,6 +59,7 @@ impl FileSystem {
             directories: HandleTable::default(),
             locks: LockOwners::default(),
             space: KnownSpace::default(),
+            keeper: Keeper::default(),
         }
     }
 
