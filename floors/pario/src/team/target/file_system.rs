@@ -31,7 +31,7 @@ pub(super) fn choose(name: &Path, setting: TargetKind, active: u64) -> KindChoic
     if crate::containers::is_container(name) {
         return KindChoice { kind: TargetKind::Log, why: "it is one".to_owned() };
     }
-    if name.exists() {
+    if name.is_file() {
         return KindChoice { kind: TargetKind::Plain, why: "it exists as one".to_owned() };
     }
     if setting != TargetKind::Auto {
