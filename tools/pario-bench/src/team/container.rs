@@ -9,8 +9,10 @@ use crate::clock::BenchTimer;
 use crate::error::BenchError;
 use crate::job::JobOutcome;
 
-/// Bytes of each write.
-const PIECE: [u8; 16] = [0xA5; 16];
+/// Bytes of every second write; the others are shorter, since equal pieces share an entry.
+const PIECE: [u8; 24] = [0xA5; 24];
+/// Bytes of the others.
+const SHORT_BYTES: usize = 16;
 /// Writes at random places lie in a file of this size.
 const FILE_BYTES: u64 = 1 << 34;
 
@@ -47,11 +49,12 @@ fn fill(path: &Path, entries: u64) -> Result<JobOutcome, LogError> {
     let container = LogContainer::create(path)?;
     let writer = container.writer();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for _ in 0..entries {
+    for number in 0..entries {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        writer.write_at(&PIECE, state % (FILE_BYTES / 64) * 64)?;
+        let bytes = if number % 2 == 0 { PIECE.len() } else { SHORT_BYTES };
+        writer.write_at(&PIECE[..bytes], state % (FILE_BYTES / 64) * 64)?;
     }
     drop(writer);
     container.close()?;
