@@ -147,7 +147,7 @@ impl OpenMeetings {
         self.meetings.iter_mut().find(is_it)
     }
 
-    /// Joins threads whose variables say nothing about their team, if together they are a whole one.
+    /// Joins threads with variables that say nothing about their team, if together they are a whole one.
     fn join_unrelated(&mut self, number: u64) {
         if INITIAL_THREAD.load(Ordering::Relaxed) == SEVERAL {
             return;
