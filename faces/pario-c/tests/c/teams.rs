@@ -79,3 +79,14 @@ fn declarations_of_others_hold() {
         assert_eq!(mode & 0o600, 0o600, "a file without a mode can be used by its owner");
     }
 }
+
+/// Nothing hangs: a thread that does not come is named, and two teams on one handle end.
+#[test]
+fn a_missing_thread_and_two_teams_on_one_handle() {
+    for compiler in [Compiler::Gcc, Compiler::Clang].into_iter().filter(|compiler| compiler.is_here()) {
+        let world = Workplace::new();
+        let program = world.program(compiler, "lost.c");
+        let words = [program.as_os_str(), "file".as_ref()];
+        world.run(&words, &[("PARIO_TEAM_PATIENCE", "300ms")]).check(compiler.command());
+    }
+}

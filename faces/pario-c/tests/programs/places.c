@@ -68,6 +68,25 @@ static void opened_inside(void) {
     check_content("private", "abcdabcd");
 }
 
+/* Variables for the handle that are neither shared nor on a thread's stack: elements of an array, memory of each thread's own. */
+static void other_variables(void) {
+    int elements[4] = {-1, -1, -1, -1};
+#pragma omp parallel num_threads(4) shared(elements)
+    {
+        int me = omp_get_thread_num(), *own = (int *)malloc(sizeof *own);
+        char name[512], byte = (char)('a' + me);
+        CHECK(omp_file_open_all(&elements[me], name_of(name, "elements"), O_CREAT | O_RDWR) == 0);
+        CHECK(omp_file_open_all(own, name_of(name, "own"), O_CREAT | O_RDWR) == 0);
+        CHECK(omp_file_write_all(&byte, 1, elements[me], OMP_FILE_CONTIG) == 0);
+        CHECK(omp_file_write_all(&byte, 1, *own, OMP_FILE_CONTIG) == 0);
+        CHECK(omp_file_close_all(elements[me]) == 0);
+        CHECK(omp_file_close_all(*own) == 0);
+        free(own);
+    }
+    check_content("elements", "abcd");
+    check_content("own", "abcd");
+}
+
 /* Opened outside, used in teams of 2 and 3 inside of a team of 2. */
 static void nested(void) {
     char name[512];
@@ -195,6 +214,7 @@ int main(int count, char **words) {
     omp_set_dynamic(0);
     opened_outside();
     opened_inside();
+    other_variables();
     nested();
     inner_teams();
     two_initial_threads();

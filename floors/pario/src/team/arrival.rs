@@ -150,14 +150,17 @@ impl Round {
 fn find_round(state: &TeamState, caller: &Caller) -> TeamResult<Option<u64>> {
     for round in &state.rounds {
         let Some(at) = round.membership.index(&caller.position) else {
-            // The missing members of a crossed round had its error on other handles.
-            if round.is_crossed {
+            // The missing members of a crossed round had its error on other handles. A round with members that
+            // were given up is over for another team.
+            let is_of_other_team = || round.membership.clone().add(caller.position).is_err();
+            if round.is_crossed || round.is_abandoned && is_of_other_team() {
                 continue;
             }
             return Ok(Some(round.number));
         };
         let other = &round.arrived[round.membership.members()[at].arrival];
-        let is_other = other.caller.identity != caller.identity && !round.is_complete();
+        let is_open = !round.is_complete() && !round.is_abandoned;
+        let is_other = other.caller.identity != caller.identity && is_open;
         if !other.has_left || is_other {
             return Err(two_teams(caller, Mismatch::Twice));
         }

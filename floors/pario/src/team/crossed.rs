@@ -76,6 +76,9 @@ impl Drop for WaitNote {
 
 /// Calls that wait for each other: the handles, and the error of all.
 pub(super) struct CrossedCalls {
+    /// The handle, and the round on it, where this was found.
+    found_on: Arc<TeamCore>,
+    round: u64,
     cores: Vec<Arc<TeamCore>>,
     threads: Vec<PlacedThread>,
     error: TeamError,
@@ -113,7 +116,8 @@ impl WaitNote {
                 cores.sort_by_key(|core| Arc::as_ptr(core).addr());
                 cores.dedup_by(|one, two| Arc::ptr_eq(one, two));
                 let threads = others.iter().map(|wait| wait.thread).collect();
-                Some(CrossedCalls { cores, threads, error: TeamError::new(TeamCode::NotSame, text) })
+                let error = TeamError::new(TeamCode::NotSame, text);
+                Some(CrossedCalls { found_on: Arc::clone(core), round: round.number, cores, threads, error })
             }
             Some(_) | None => None,
         };
@@ -130,11 +134,20 @@ impl CrossedCalls {
     /// no lock of a handle.
     pub(super) fn fail(&self) {
         let mut states: Vec<MutexGuard<'_, TeamState>> = self.cores.iter().map(|core| core.lock()).collect();
-        // Waits end under these locks: those that are noted now stay.
-        let still_waits = |thread: &PlacedThread| lock().iter().any(|wait| wait.thread.is_same(thread));
-        if !self.threads.iter().all(still_waits) {
+        // Another member may have failed these calls meanwhile: then the round is over. Waits end under these locks: those that are noted now
+        // stay.
+        let first = |state: &TeamState| state.first_incomplete(u64::MAX).map(|round| round.number);
+        let is_own = |core: &Arc<TeamCore>| Arc::ptr_eq(core, &self.found_on);
+        let mut pairs = self.cores.iter().zip(&states);
+        let is_current = pairs.any(|(core, state)| is_own(core) && first(state) == Some(self.round));
+        let waits = lock();
+        let still_waits = |thread: &PlacedThread| {
+            waits.iter().any(|wait| wait.thread.is_same(thread) && !is_own(&wait.core))
+        };
+        if !is_current || !self.threads.iter().all(still_waits) {
             return;
         }
+        drop(waits);
         for (core, state) in self.cores.iter().zip(&mut states) {
             core.fail_incomplete(state, &self.error);
         }

@@ -46,6 +46,11 @@ impl<'a> Patience<'a> {
         Patience { waiter: Some(Waiter { core, caller: *caller }), ..Patience::new(core) }
     }
 
+    /// Time since the wait began.
+    pub(super) fn waited(&self) -> Duration {
+        MonotonicClock.now().since(self.began)
+    }
+
     /// Time until the next notice or the end.
     pub(super) fn left(&self) -> Duration {
         let waited = MonotonicClock.now().since(self.began);

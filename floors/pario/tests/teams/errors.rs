@@ -200,6 +200,21 @@ fn late_threads_of_two_teams_are_no_disagreement() {
 }
 
 #[test]
+fn another_team_uses_a_handle_after_a_member_was_given_up() {
+    let place = Place::plain();
+    let patience = Duration::from_millis(50);
+    let file = place.open(&options("").patience(patience));
+    let lost = file.at(Position::of(0, 3)).read_at_all(0, &mut [0; 1], Hint::Unknown).unwrap_err();
+    assert_eq!(lost.code(), TeamCode::Lost, "{lost}");
+    // A late member of that team gets its error; others begin anew.
+    let late = file.at(Position::of(1, 3)).read_at_all(0, &mut [0; 1], Hint::Unknown).unwrap_err();
+    assert_eq!(told(&late), told(&lost));
+    file.at(Position::ALONE).write_all(b"alone", Hint::Unknown).unwrap();
+    file.at(Position::ALONE).close_all().unwrap();
+    assert_eq!(place.content(), b"alone");
+}
+
+#[test]
 fn a_member_that_never_comes_is_named_after_the_patience() {
     for place in Place::all() {
         let file = place.open(&options("write_behind=off").patience(Duration::from_millis(50)));
