@@ -97,6 +97,8 @@ pub(crate) enum Command {
     Env(cmd::env::Args),
     /// Make plain files of containers
     Flatten(cmd::flatten::Args),
+    /// Look into HDF5 trees: list, describe, print, verify
+    H5(cmd::h5::Args),
     /// Check a partition or a container, and repair it
     Doctor(cmd::doctor::Args),
     /// Measure Pario against plain files on this machine

@@ -25,6 +25,7 @@ fn fill_value(library: &Library, dcpl: Hid, type_id: Hid) -> Outcome<Option<Vec<
     let mut value = vec![0; types::size(library, type_id)];
     // SAFETY: the buffer has the size of the type.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Pget_fill_value)(dcpl, type_id, value.as_mut_ptr().cast()) },
         "H5Pget_fill_value",
     )?;

@@ -41,6 +41,7 @@ fn handle_of(
     stats::add(Count::Files, 1);
     // SAFETY: the list is open; the copy is closed with the handle.
     let fapl =
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         if fapl == DEFAULT { 0 } else { unsafe { (super::library::of_slot(slot).f.H5Pcopy)(fapl) }.max(0) };
     Handle { slot, file, target: Target::File { fapl }, path: Name::from("/"), flags }.into_raw()
 }
@@ -109,7 +110,9 @@ pub(super) unsafe extern "C" fn get(
             2 => {
                 let properties = match &handle.tree()?.header(ROOT_ID)?.body {
                     pario_container::ObjectBody::Group { properties } => properties.clone(),
-                    _ => return Err(Failure::new("the root is no group")),
+                    pario_container::ObjectBody::Dataset(_) | pario_container::ObjectBody::Type { .. } => {
+                        return Err(Failure::new("the root is no group"));
+                    }
                 };
                 let fcpl: &mut Hid = arguments(args);
                 *fcpl = plists::decode(library, &properties, c"H5P_CLS_FILE_CREATE_ID_g")?.release();

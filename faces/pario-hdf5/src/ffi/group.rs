@@ -108,6 +108,7 @@ pub(super) fn tracks_order(library: &'static Library, handle: &Handle, group: u6
     let mut flags: c_uint = 0;
     // SAFETY: the list is open; the place outlives the call.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Pget_link_creation_order)(plist.id, &raw mut flags) },
         "H5Pget_link_creation_order",
     )?;

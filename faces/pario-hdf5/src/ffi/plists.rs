@@ -44,6 +44,7 @@ pub(crate) fn link_creation(library: &Library, lcpl: Hid) -> Outcome<(bool, bool
     let (mut parents, mut cset): (c_uint, c_int) = (0, 0);
     // SAFETY: the list is open; the places outlive the calls.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Pget_create_intermediate_group)(lcpl, &raw mut parents) },
         "H5Pget_create_intermediate_group",
     )?;

@@ -114,6 +114,7 @@ fn enumeration(library: &'static Library, id: Hid) -> Outcome<ElementType> {
         let mut value = vec![0; size];
         // SAFETY: the buffer has the size of the type.
         checked(
+            // SAFETY: the identifiers are open; places and buffers outlive the call.
             unsafe { (f.H5Tget_member_value)(id, number, value.as_mut_ptr().cast()) },
             "H5Tget_member_value",
         )?;
@@ -226,6 +227,7 @@ pub(crate) fn record(library: &'static Library, id: Hid, near: *const Handle) ->
     let mut encoded = vec![0; bytes];
     // SAFETY: the buffer has the size that was asked for.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Tencode)(plain.id, encoded.as_mut_ptr().cast(), &raw mut bytes) },
         "H5Tencode",
     )?;

@@ -101,7 +101,8 @@ fn names_of_all_kinds_are_kept() {
     let mut tree = open(dir.path(), READ);
     let mut found: Vec<Name> = tree.links(ROOT_ID).unwrap().into_iter().map(|row| row.name).collect();
     let mut expected = names.clone();
-    (found.sort(), expected.sort());
+    found.sort();
+    expected.sort();
     assert_eq!(found, expected);
     for name in &names {
         assert!(matches!(tree.find(ROOT_ID, &name.0), Ok(Found::Object(_))), "{name}");

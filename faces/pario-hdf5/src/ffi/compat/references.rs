@@ -74,6 +74,7 @@ fn create(
             let mut size = 0;
             // SAFETY: without a buffer the size is returned.
             checked(
+                // SAFETY: the identifiers are open; places and buffers outlive the call.
                 unsafe { (library.f.H5Sencode2)(space, std::ptr::null_mut(), &raw mut size, 0) },
                 "H5Sencode2",
             )?;
