@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
-use super::object::{OpenObject, blob, failed, open};
+use super::object::{ShownObject, blob, failed, open};
 use crate::context::Context;
 use crate::error::{CliError, CliResult};
 
@@ -25,7 +25,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
-    let OpenObject { mut tree, id } = open(&args.path)?;
+    let ShownObject { mut tree, id } = open(&args.path)?;
     let Some(dataset) = tree.header(id).map_err(|error| failed(&error))?.dataset().cloned() else {
         let text = format!("{}: not a dataset", args.path.display());
         return Err(CliError::with_cure(text, "`pario h5 ls` lists groups"));

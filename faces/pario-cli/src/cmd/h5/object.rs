@@ -4,7 +4,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pario_container::{Access, BlobId, DirectoryPlace, Found, LinkTarget, ROOT_ID, Tree, TreeError, is_tree};
+use pario_container::{
+    BlobId, DirectoryPlace, Found, LinkTarget, ROOT_ID, Tree, TreeAccess, TreeError, is_tree,
+};
 
 use crate::error::{CliError, CliResult};
 
@@ -12,7 +14,7 @@ use crate::error::{CliError, CliResult};
 const COUNT: usize = 4;
 
 /// An open tree and an object of it.
-pub(super) struct OpenObject {
+pub(super) struct ShownObject {
     pub(super) tree: Tree,
     pub(super) id: u64,
 }
@@ -36,12 +38,12 @@ fn split(path: &Path) -> CliResult<(PathBuf, Vec<u8>)> {
 }
 
 /// Opens the object at a path, for reading.
-pub(super) fn open(path: &Path) -> CliResult<OpenObject> {
+pub(super) fn open(path: &Path) -> CliResult<ShownObject> {
     let (dir, inside) = split(path)?;
-    let access = Access { write: false, lock: true };
+    let access = TreeAccess { write: false, lock: true };
     let mut tree = Tree::open(Arc::new(DirectoryPlace::new(dir)), access).map_err(|error| failed(&error))?;
     match tree.find(ROOT_ID, &inside).map_err(|error| failed(&error))? {
-        Found::Object(id) => Ok(OpenObject { tree, id }),
+        Found::Object(id) => Ok(ShownObject { tree, id }),
         Found::External { file, path: target } => {
             let text = format!("{}: leads to {target} in {file}", path.display());
             Err(CliError::with_cure(text, "name that file instead"))

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use pario_container::{Attribute, Dataset, Layout, Space, Tree};
+use pario_container::{Attribute, DataLayout, DataSpace, Dataset, Tree};
 use serde_json::{Value, json};
 
 use super::ls::words;
-use super::object::{OpenObject, blob, failed, open};
+use super::object::{ShownObject, blob, failed, open};
 use crate::context::Context;
 use crate::error::{CliResult, one_line};
 
@@ -27,23 +27,23 @@ fn value(tree: &mut Tree, id: u64, attribute: &Attribute) -> String {
     let shown: Vec<String> =
         elements.map(|element| attribute.element.description.shown(element, &mut get)).collect();
     match attribute.space {
-        Space::Null => "(empty)".into(),
-        Space::Scalar => shown.concat(),
-        Space::Simple { .. } => format!("[{}]", shown.join(", ")),
+        DataSpace::Null => "(empty)".into(),
+        DataSpace::Scalar => shown.concat(),
+        DataSpace::Simple { .. } => format!("[{}]", shown.join(", ")),
     }
 }
 
 fn layout(dataset: &Dataset) -> String {
     match &dataset.layout {
-        Layout::Contiguous => "contiguous".into(),
-        Layout::Ordered { chunk } => format!("chunks {chunk:?} in order"),
-        Layout::Indexed { chunk } => format!("chunks {chunk:?} with an index"),
+        DataLayout::Contiguous => "contiguous".into(),
+        DataLayout::Ordered { chunk } => format!("chunks {chunk:?} in order"),
+        DataLayout::Indexed { chunk } => format!("chunks {chunk:?} with an index"),
     }
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
-    let OpenObject { mut tree, id } = open(&args.path)?;
+    let ShownObject { mut tree, id } = open(&args.path)?;
     let header = tree.header(id).map_err(|error| failed(&error))?.clone();
     let attributes: Vec<(String, String, String)> = header
         .attributes
