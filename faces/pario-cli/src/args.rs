@@ -103,6 +103,8 @@ pub(crate) enum Command {
     Flatten(cmd::flatten::Args),
     /// Measure a file system, and keep the settings of teams for it
     Tune(cmd::tune::Args),
+    /// Look into HDF5 trees: list, describe, print, verify
+    H5(cmd::h5::Args),
     /// Check a partition or a container, and repair it
     Doctor(cmd::doctor::Args),
     /// Measure Pario against plain files on this machine

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Callbacks and bytes that are counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Count {
+pub(crate) enum ServedCount {
     /// Files created or opened.
     Files,
     /// Callbacks of groups.
@@ -48,7 +48,7 @@ const NAMES: [&str; 12] = [
 static COUNTS: [AtomicU64; 12] = [const { AtomicU64::new(0) }; 12];
 
 /// Adds to a count.
-pub(crate) fn add(count: Count, value: u64) {
+pub(crate) fn add(count: ServedCount, value: u64) {
     COUNTS[count as usize].fetch_add(value, Ordering::Relaxed);
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Result, TreeError};
 use crate::header::{Attribute, HeaderRecord};
 use crate::heap::{BlobId, Heap};
-use crate::names::Name;
+use crate::names::LinkName;
 use crate::tree::Tree;
 
 impl Tree {
@@ -25,26 +25,26 @@ impl Tree {
     }
 
     /// The attribute `name` of an object.
-    pub fn attribute(&self, id: u64, name: &Name) -> Result<&Attribute> {
+    pub fn attribute(&self, id: u64, name: &LinkName) -> Result<&Attribute> {
         let found = self.header(id)?.attribute(name);
         found.ok_or_else(|| TreeError::NoObject(format!("attribute {name}")))
     }
 
     /// Replaces the stored elements of an attribute.
-    pub fn write_attribute(&mut self, id: u64, name: &Name, value: Vec<u8>) -> Result<()> {
+    pub fn write_attribute(&mut self, id: u64, name: &LinkName, value: Vec<u8>) -> Result<()> {
         let mut attribute = self.attribute(id, name)?.clone();
         attribute.value.0 = value;
         self.commit_header(id, HeaderRecord::Attribute(Box::new(attribute)))
     }
 
     /// Removes an attribute.
-    pub fn remove_attribute(&mut self, id: u64, name: &Name) -> Result<()> {
+    pub fn remove_attribute(&mut self, id: u64, name: &LinkName) -> Result<()> {
         self.attribute(id, name)?;
         self.commit_header(id, HeaderRecord::NoAttribute(name.clone()))
     }
 
     /// Gives an attribute another name.
-    pub fn rename_attribute(&mut self, id: u64, old: &Name, new: &Name) -> Result<()> {
+    pub fn rename_attribute(&mut self, id: u64, old: &LinkName, new: &LinkName) -> Result<()> {
         self.attribute(id, old)?;
         if old == new {
             return Ok(());
@@ -81,7 +81,7 @@ impl Tree {
         self.heap(id)?.get(blob)
     }
 
-    /// A value whose name has no room for a checksum.
+    /// A value, without a checksum: its name has no room for one.
     pub fn unchecked_blob(&mut self, id: u64, blob: BlobId) -> Result<Vec<u8>> {
         self.heap(id)?.bytes_of(blob)
     }

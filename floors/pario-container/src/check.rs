@@ -8,13 +8,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::{Result, TreeError};
-use crate::header::{HeaderRecord, Kind, Layout};
+use crate::header::{DataLayout, HeaderRecord, Kind};
 use crate::journal;
 use crate::links::{LinkRecord, LinkTarget};
 use crate::log::Log;
 use crate::place::Place;
 use crate::sweep;
-use crate::tree::{Access, OPEN, ROOT_ID, Tree};
+use crate::tree::{OPEN, ROOT_ID, Tree, TreeAccess};
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,8 +49,8 @@ pub fn check(place: Arc<dyn Place>, repair: bool) -> Result<CheckReport> {
     if repair {
         salvage_logs(&place, "", &mut report)?;
     }
-    let mut tree = Tree::open(place, Access { write: repair, lock: true })?;
-    let mut walk = Walk { links: HashMap::new(), groups: vec![ROOT_ID], seen: HashSet::from([ROOT_ID]) };
+    let mut tree = Tree::open(place, TreeAccess { write: repair, lock: true })?;
+    let mut walk = CheckWalk { links: HashMap::new(), groups: vec![ROOT_ID], seen: HashSet::from([ROOT_ID]) };
     while let Some(group) = walk.groups.pop() {
         check_group(&mut tree, group, (&mut walk, repair), &mut report)?;
     }
@@ -76,7 +76,7 @@ impl CheckReport {
     }
 }
 
-struct Walk {
+struct CheckWalk {
     /// Hard links seen, by object.
     links: HashMap<u64, u32>,
     groups: Vec<u64>,
@@ -86,7 +86,7 @@ struct Walk {
 fn check_group(
     tree: &mut Tree,
     group: u64,
-    (walk, repair): (&mut Walk, bool),
+    (walk, repair): (&mut CheckWalk, bool),
     report: &mut CheckReport,
 ) -> Result<()> {
     report.objects += 1;
@@ -104,7 +104,7 @@ fn check_group(
         if !walk.seen.insert(id) {
             continue;
         }
-        match tree.enter(group, &row.name, (id, shared)) {
+        match tree.enter(group, &row.name, id, shared) {
             Ok(_) if tree.node(id)?.header.kind() == Kind::Group => walk.groups.push(id),
             Ok(_) => {
                 report.objects += 1;
@@ -131,7 +131,7 @@ fn check_group(
 fn check_data(tree: &mut Tree, id: u64, report: &mut CheckReport) -> Result<()> {
     let Some(dataset) = tree.header(id)?.dataset().cloned() else { return Ok(()) };
     let path = tree.paths(id)?.main();
-    if dataset.layout == Layout::Contiguous {
+    if dataset.layout == DataLayout::Contiguous {
         let written = dataset.fill.is_none() || dataset.allocated;
         let size = tree.place.read_size(&path)?;
         if written && size != Some(dataset.bytes()) {
@@ -151,7 +151,7 @@ fn check_data(tree: &mut Tree, id: u64, report: &mut CheckReport) -> Result<()> 
             return Ok(());
         }
     };
-    if matches!(dataset.layout, Layout::Indexed { .. }) {
+    if matches!(dataset.layout, DataLayout::Indexed { .. }) {
         for (at, place) in places {
             report.chunks += 1;
             if let Err(error) = tree.stored_chunk(id, &at, place) {
@@ -190,8 +190,8 @@ fn salvage_logs(place: &Arc<dyn Place>, dir: &str, report: &mut CheckReport) -> 
     for (name, kind) in place.list(dir.trim_end_matches('/'))? {
         let path = format!("{dir}{name}");
         match kind {
-            crate::EntryKind::Directory => salvage_logs(place, &format!("{path}/"), report)?,
-            crate::EntryKind::File if name.starts_with('.') && is_log(&**place, &path)? => {
+            crate::PlaceEntry::Directory => salvage_logs(place, &format!("{path}/"), report)?,
+            crate::PlaceEntry::File if name.starts_with('.') && is_log(&**place, &path)? => {
                 let (records, damaged) = Log::salvage::<serde_json::Value>(&**place, &path)?;
                 let torn_only = Log::load::<serde_json::Value>(&**place, &path).is_ok();
                 if !damaged.is_empty() && !torn_only && !records.is_empty() {
@@ -200,7 +200,7 @@ fn salvage_logs(place: &Arc<dyn Place>, dir: &str, report: &mut CheckReport) -> 
                     report.add(&path, &format!("lines {damaged:?} are damaged and were removed"), true);
                 }
             }
-            crate::EntryKind::File | crate::EntryKind::Symlink | crate::EntryKind::Other => (),
+            crate::PlaceEntry::File | crate::PlaceEntry::Symlink | crate::PlaceEntry::Other => (),
         }
     }
     Ok(())

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::bytes::index;
 use crate::error::{Result, TreeError};
 use crate::header::{Kind, ObjectBody, TypeRecord};
-use crate::links::LinkTarget;
-use crate::names::Name;
+use crate::links::{LinkTarget, NewLink};
+use crate::names::LinkName;
 use crate::place::Place;
 use crate::tree::Tree;
 
@@ -31,12 +31,12 @@ struct SourceObject {
     created: u64,
     /// Files to copy: source path and part.
     files: Vec<(String, &'static str)>,
-    links: Vec<(Name, bool, LinkTarget)>,
+    links: Vec<(LinkName, bool, LinkTarget)>,
 }
 
 /// How objects are copied.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CopyOptions {
+pub struct ObjectCopyOptions {
     /// Members of a group, but not theirs.
     pub shallow: bool,
     /// Attributes stay behind.
@@ -45,7 +45,7 @@ pub struct CopyOptions {
 
 impl Tree {
     /// Reads what is needed for a copy of `id`.
-    pub fn copy_source(&mut self, id: u64, options: CopyOptions) -> Result<CopySource> {
+    pub fn copy_source(&mut self, id: u64, options: ObjectCopyOptions) -> Result<CopySource> {
         self.flush()?;
         let mut source = CopySource { place: self.place.clone(), root: id, objects: HashMap::new() };
         let mut open = vec![(id, 0)];
@@ -57,7 +57,7 @@ impl Tree {
             if object.body_kind() == Kind::Group && !(options.shallow && depth > 0) {
                 for row in self.links(one)? {
                     if let LinkTarget::Hard { id: inner, shared } = row.target {
-                        self.enter(one, &row.name, (inner, shared))?;
+                        self.enter(one, &row.name, inner, shared)?;
                         open.push((inner, depth + 1));
                     }
                     object.links.push((row.name, row.utf8, row.target));
@@ -68,7 +68,7 @@ impl Tree {
         Ok(source)
     }
 
-    fn source_object(&self, id: u64, options: CopyOptions) -> Result<SourceObject> {
+    fn source_object(&self, id: u64, options: ObjectCopyOptions) -> Result<SourceObject> {
         let (header, paths) = (self.header(id)?.clone(), self.paths(id)?);
         let files = match header.kind() {
             Kind::Group | Kind::Type => vec![(paths.part("heap"), "heap")],
@@ -81,23 +81,26 @@ impl Tree {
     }
 
     /// Makes a copy and gives it a name.
-    pub fn paste(&mut self, (group, name, utf8): (u64, &Name, bool), source: &CopySource) -> Result<u64> {
+    pub fn paste(&mut self, at: NewLink<'_>, source: &CopySource) -> Result<u64> {
+        let NewLink { group, name, utf8 } = at;
         self.writable()?;
         if self.table(group)?.get(name).is_some() {
             return Err(TreeError::Exists(name.to_string()));
         }
         let mut made = HashMap::new();
-        self.paste_object((group, name, utf8), source, (source.root, &mut made))
+        self.paste_object(NewLink { group, name, utf8 }, source, source.root, &mut made)
     }
 
     fn paste_object(
         &mut self,
-        (group, name, utf8): (u64, &Name, bool),
+        at: NewLink<'_>,
         source: &CopySource,
-        (from, made): (u64, &mut HashMap<u64, u64>),
+        from: u64,
+        made: &mut HashMap<u64, u64>,
     ) -> Result<u64> {
+        let NewLink { group, name, utf8 } = at;
         if let Some(id) = made.get(&from) {
-            self.link_hard((group, name, utf8), *id)?;
+            self.link_hard(NewLink { group, name, utf8 }, *id)?;
             return Ok(*id);
         }
         let object = &source.objects[&from];
@@ -115,14 +118,19 @@ impl Tree {
         for (inner, inner_utf8, target) in &object.links {
             match target {
                 LinkTarget::Hard { id: next, .. } => {
-                    self.paste_object((id, inner, *inner_utf8), source, (*next, made))?;
+                    self.paste_object(
+                        NewLink { group: id, name: inner, utf8: *inner_utf8 },
+                        source,
+                        *next,
+                        made,
+                    )?;
                 }
                 LinkTarget::Soft(_) | LinkTarget::External { .. } | LinkTarget::User { .. } => {
-                    self.link_other((id, inner, *inner_utf8), target.clone())?;
+                    self.link_other(NewLink { group: id, name: inner, utf8: *inner_utf8 }, target.clone())?;
                 }
             }
         }
-        self.link_hard((group, name, utf8), id)?;
+        self.link_hard(NewLink { group, name, utf8 }, id)?;
         self.release(id)?;
         Ok(id)
     }

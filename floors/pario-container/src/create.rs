@@ -1,17 +1,18 @@
 //! New objects: header and data first, then the link, which is the commit.
 //!
-//! Always: an object whose creation failed or was cut off has no link, and the next writer removes its files.
+//! Always: an object that was not made completely has no link, and the next writer removes its files.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::bytes::Hex;
 use crate::error::{Result, TreeError};
-use crate::header::{Dataset, FilterSpec, Header, HeaderRecord, Kind, Layout, ObjectBody, Space, TypeRecord};
-use crate::links::{LinkRecord, LinkRow, LinkTable, LinkTarget};
+use crate::header::{
+    DataLayout, DataSpace, Dataset, FilterSpec, Header, HeaderRecord, Kind, ObjectBody, TypeRecord,
+};
+use crate::links::{LinkRecord, LinkRow, LinkTable, LinkTarget, NewLink};
 use crate::locate::parts;
 use crate::log::Log;
-use crate::names::Name;
-use crate::node::{Home, Node, Paths};
+use crate::node::{Home, Paths, TreeNode};
 use crate::place::Place;
 use crate::tree::Tree;
 
@@ -21,7 +22,7 @@ pub struct NewDataset {
     /// Element type.
     pub element: TypeRecord,
     /// Shape.
-    pub space: Space,
+    pub space: DataSpace,
     /// Shape of a chunk; `None` is contiguous.
     pub chunk: Option<Vec<u64>>,
     /// One stored element for places never written.
@@ -43,7 +44,7 @@ impl NewDataset {
             return invalid("the dataset has more than 2^63 bytes");
         }
         let Some(chunk) = &self.chunk else {
-            if let Space::Simple { extent, maximum } = &self.space
+            if let DataSpace::Simple { extent, maximum } = &self.space
                 && extent.iter().zip(maximum).any(|(now, most)| *most != Some(*now))
             {
                 return invalid("a dataset that can grow needs chunks");
@@ -63,18 +64,18 @@ impl NewDataset {
         Ok(())
     }
 
-    fn layout(&self) -> Layout {
-        let Some(chunk) = self.chunk.clone() else { return Layout::Contiguous };
+    fn layout(&self) -> DataLayout {
+        let Some(chunk) = self.chunk.clone() else { return DataLayout::Contiguous };
         let first_grows_only = match &self.space {
-            Space::Simple { extent, maximum } => {
+            DataSpace::Simple { extent, maximum } => {
                 extent.iter().zip(maximum).skip(1).all(|(now, most)| *most == Some(*now))
             }
-            Space::Null | Space::Scalar => false,
+            DataSpace::Null | DataSpace::Scalar => false,
         };
         if self.filters.is_empty() && self.fill.is_none() && !self.fill_follows && first_grows_only {
-            Layout::Ordered { chunk }
+            DataLayout::Ordered { chunk }
         } else {
-            Layout::Indexed { chunk }
+            DataLayout::Indexed { chunk }
         }
     }
 }
@@ -100,7 +101,7 @@ impl Tree {
                 Err(TreeError::NoObject(_)) if self.table(at)?.get(name).is_none() => {
                     let utf8 = std::str::from_utf8(&name.0).is_ok();
                     self.create_named(
-                        (at, name, utf8),
+                        NewLink { group: at, name, utf8 },
                         ObjectBody::Group { properties: properties.clone() },
                         false,
                     )?
@@ -120,19 +121,15 @@ impl Tree {
             Header { id, body, created, links: 0, comment: None, attributes: Vec::new(), next_order: 0 };
         let paths = Paths::shared(id, header.kind());
         let (log, links) = make(&*self.place, &paths, &header)?;
-        let mut node = Node::new(Home::Shared, header, log);
+        let mut node = TreeNode::new(Home::Shared, header, log);
         node.links = links;
         self.nodes.insert(id, node);
         Ok(id)
     }
 
     /// Makes an object and its first name in one go; the object's files lie in the group's directory.
-    pub fn create_named(
-        &mut self,
-        (group, name, utf8): (u64, &Name, bool),
-        body: ObjectBody,
-        timed: bool,
-    ) -> Result<u64> {
+    pub fn create_named(&mut self, at: NewLink<'_>, body: ObjectBody, timed: bool) -> Result<u64> {
+        let NewLink { group, name, utf8 } = at;
         self.writable()?;
         if self.table(group)?.get(name).is_some() {
             return Err(TreeError::Exists(name.to_string()));
@@ -144,7 +141,7 @@ impl Tree {
         let paths = Paths::named(self.paths(group)?.inside(), name, header.kind());
         self.clear(&paths)?;
         let (log, links) = make(&*self.place, &paths, &header)?;
-        let mut node = Node::new(Home::Named { parent: group, name: name.clone() }, header, log);
+        let mut node = TreeNode::new(Home::Named { parent: group, name: name.clone() }, header, log);
         node.links = links;
         let row =
             LinkRow { name: name.clone(), target: LinkTarget::Hard { id, shared: false }, order: 0, utf8 };
@@ -190,7 +187,7 @@ impl NewDataset {
         self.check()?;
         let layout = self.layout();
         let NewDataset { element, space, fill, filters, properties, .. } = self;
-        let filters = if layout == Layout::Contiguous { Vec::new() } else { filters };
+        let filters = if layout == DataLayout::Contiguous { Vec::new() } else { filters };
         let fill = fill.filter(|value| value.0.iter().any(|byte| *byte != 0));
         Ok(ObjectBody::Dataset(Box::new(Dataset {
             element,
@@ -214,7 +211,7 @@ fn make(place: &dyn Place, paths: &Paths, header: &Header) -> Result<(Log, Optio
     }
     let log = Log::create(place, &paths.header(), &[HeaderRecord::Object(Box::new(header.clone()))])?;
     if let Some(dataset) = header.dataset()
-        && dataset.layout == Layout::Contiguous
+        && dataset.layout == DataLayout::Contiguous
     {
         let file = place.open(&paths.main(), true)?;
         if dataset.fill.is_none() {

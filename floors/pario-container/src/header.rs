@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bytes::Hex;
-use crate::names::Name;
+use crate::names::LinkName;
 use crate::types::ElementType;
 
 /// Kind of an object.
@@ -48,7 +48,7 @@ pub struct TypeRecord {
 /// Shape of a dataset or attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Space {
+pub enum DataSpace {
     /// No element.
     Null,
     /// One element.
@@ -62,21 +62,21 @@ pub enum Space {
     },
 }
 
-impl Space {
+impl DataSpace {
     /// Number of elements.
     pub fn elements(&self) -> u64 {
         match self {
-            Space::Null => 0,
-            Space::Scalar => 1,
-            Space::Simple { extent, .. } => extent.iter().product(),
+            DataSpace::Null => 0,
+            DataSpace::Scalar => 1,
+            DataSpace::Simple { extent, .. } => extent.iter().product(),
         }
     }
 
     /// Extent of each dimension; none for scalars.
     pub fn extent(&self) -> &[u64] {
         match self {
-            Space::Simple { extent, .. } => extent,
-            Space::Null | Space::Scalar => &[],
+            DataSpace::Simple { extent, .. } => extent,
+            DataSpace::Null | DataSpace::Scalar => &[],
         }
     }
 }
@@ -84,7 +84,7 @@ impl Space {
 /// How elements are arranged in the data file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Layout {
+pub enum DataLayout {
     /// Row-major.
     Contiguous,
     /// Chunk n at n chunk sizes, row-major over the grid of chunks.
@@ -117,9 +117,9 @@ pub struct Dataset {
     #[serde(rename = "type")]
     pub element: TypeRecord,
     /// Shape.
-    pub space: Space,
+    pub space: DataSpace,
     /// Arrangement in the data file.
-    pub layout: Layout,
+    pub layout: DataLayout,
     /// One stored element for places never written; zero if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill: Option<Hex>,
@@ -161,7 +161,7 @@ pub enum ObjectBody {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
     /// Its name.
-    pub name: Name,
+    pub name: LinkName,
     /// The name is UTF-8.
     pub utf8: bool,
     /// Number in the order of creation.
@@ -170,7 +170,7 @@ pub struct Attribute {
     #[serde(rename = "type")]
     pub element: TypeRecord,
     /// Shape.
-    pub space: Space,
+    pub space: DataSpace,
     /// Stored elements.
     pub value: Hex,
 }
@@ -212,9 +212,9 @@ pub(crate) enum HeaderRecord {
     /// A new attribute, or a new value.
     Attribute(Box<Attribute>),
     /// An attribute is gone.
-    NoAttribute(Name),
+    NoAttribute(LinkName),
     /// An attribute has another name.
-    RenamedAttribute(Name, Name),
+    RenamedAttribute(LinkName, LinkName),
     /// Number of hard links.
     Links(u32),
     /// Comment.
@@ -240,7 +240,7 @@ impl Header {
     }
 
     /// The attribute `name`.
-    pub fn attribute(&self, name: &Name) -> Option<&Attribute> {
+    pub fn attribute(&self, name: &LinkName) -> Option<&Attribute> {
         self.attributes.iter().find(|attribute| attribute.name == *name)
     }
 
@@ -286,7 +286,7 @@ impl Header {
 impl Dataset {
     fn apply(&mut self, record: HeaderRecord) {
         match (record, &mut self.space) {
-            (HeaderRecord::Extent { extent, shrank }, Space::Simple { extent: current, .. }) => {
+            (HeaderRecord::Extent { extent, shrank }, DataSpace::Simple { extent: current, .. }) => {
                 *current = extent;
                 self.untrimmed |= shrank;
             }

@@ -29,16 +29,18 @@ mod tree;
 mod types;
 
 pub use bytes::Hex;
-pub use copy::{CopyOptions, CopySource};
+pub use copy::{CopySource, ObjectCopyOptions};
 pub use create::NewDataset;
 pub use data::filters::{DEFLATE, FLETCHER32, Pipeline, SHUFFLE};
 pub use data::{ChunkPlace, ExternalFilters};
 pub use error::{Result, TreeError};
-pub use header::{Attribute, Dataset, FilterSpec, Header, Kind, Layout, ObjectBody, Space, TypeRecord};
+pub use header::{
+    Attribute, DataLayout, DataSpace, Dataset, FilterSpec, Header, Kind, ObjectBody, TypeRecord,
+};
 pub use heap::BlobId;
-pub use links::{LinkRow, LinkTarget};
+pub use links::{LinkRow, LinkTarget, NewLink};
 pub use locate::Found;
-pub use names::Name;
-pub use place::{DirectoryPlace, EntryKind, LimitedPlace, Place, PlaceFile};
-pub use tree::{Access, ROOT_ID, Tree, is_tree};
-pub use types::{ElementType, Member, Order};
+pub use names::LinkName;
+pub use place::{DirectoryPlace, LimitedPlace, Place, PlaceEntry, PlaceFile};
+pub use tree::{ROOT_ID, Tree, TreeAccess, is_tree};
+pub use types::{ByteOrder, ElementType, Member};

@@ -1,4 +1,4 @@
-//! One line of a log: a JSON object whose first member is the checksum of the rest. Layout: docs/formats/hdf5-tree.md.
+//! One line of a log: a JSON object with the checksum of the rest as first member. Layout: docs/formats/hdf5-tree.md.
 //!
 //! Always: a line that was cut anywhere, or changed in one byte, is recognised.
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::Hex;
 use crate::error::Result;
 use crate::log::Log;
-use crate::names::Name;
+use crate::names::LinkName;
 use crate::place::Place;
 
 /// Dead lines that a table may hold beyond the live ones.
@@ -26,13 +26,13 @@ pub enum LinkTarget {
         shared: bool,
     },
     /// A path in this tree.
-    Soft(Name),
+    Soft(LinkName),
     /// A path in another file.
     External {
         /// The file.
-        file: Name,
+        file: LinkName,
         /// The path in it.
-        path: Name,
+        path: LinkName,
     },
     /// A link of the program's own class.
     User {
@@ -47,11 +47,22 @@ pub enum LinkTarget {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkRow {
     /// Its name.
-    pub name: Name,
+    pub name: LinkName,
     /// What it leads to.
     pub target: LinkTarget,
     /// Number in the order of creation.
     pub order: u64,
+    /// The name is UTF-8.
+    pub utf8: bool,
+}
+
+/// Group and name of a new link.
+#[derive(Clone, Copy, Debug)]
+pub struct NewLink<'a> {
+    /// The group.
+    pub group: u64,
+    /// The name.
+    pub name: &'a LinkName,
     /// The name is UTF-8.
     pub utf8: bool,
 }
@@ -65,14 +76,14 @@ pub(crate) enum LinkRecord {
     /// A link; it replaces one of the same name.
     Put(LinkRow),
     /// A link is gone.
-    Drop(Name),
+    Drop(LinkName),
 }
 
 /// The links of a group.
 #[derive(Debug)]
 pub(crate) struct LinkTable {
     log: Log,
-    rows: BTreeMap<Name, LinkRow>,
+    rows: BTreeMap<LinkName, LinkRow>,
     next: u64,
 }
 
@@ -117,7 +128,7 @@ impl LinkTable {
         std::iter::once(LinkRecord::Next(self.next)).chain(rows).collect()
     }
 
-    pub(crate) fn get(&self, name: &Name) -> Option<&LinkRow> {
+    pub(crate) fn get(&self, name: &LinkName) -> Option<&LinkRow> {
         self.rows.get(name)
     }
 

@@ -5,7 +5,7 @@
 use crate::error::{Result, TreeError};
 use crate::header::Kind;
 use crate::links::{LinkRow, LinkTable, LinkTarget};
-use crate::names::Name;
+use crate::names::LinkName;
 use crate::node::{Home, Paths};
 use crate::tree::{ROOT_ID, Tree};
 
@@ -20,17 +20,17 @@ pub enum Found {
     /// Into another file.
     External {
         /// The file.
-        file: Name,
+        file: LinkName,
         /// The path in it.
-        path: Name,
+        path: LinkName,
     },
 }
 
-/// A path whose last name is kept apart.
+/// A path with its last name kept apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parent {
-    Group { group: u64, name: Name },
-    External { file: Name, path: Name },
+    Group { group: u64, name: LinkName },
+    External { file: LinkName, path: LinkName },
 }
 
 impl Tree {
@@ -45,7 +45,7 @@ impl Tree {
         for (position, name) in names.iter().enumerate() {
             let row = self.link(at, name)?;
             at = match row.target {
-                LinkTarget::Hard { id, shared } => self.enter(at, name, (id, shared))?,
+                LinkTarget::Hard { id, shared } => self.enter(at, name, id, shared)?,
                 LinkTarget::Soft(target) => {
                     count(followed, path)?;
                     match self.find_counted(at, &target.0, followed)? {
@@ -74,7 +74,7 @@ impl Tree {
             return Err(TreeError::Invalid(format!("`{}` names no link", String::from_utf8_lossy(path))));
         };
         let mut dir = if path.first() == Some(&b'/') { b"/".to_vec() } else { Vec::new() };
-        dir.extend(joined(&Name::default(), before).0);
+        dir.extend(joined(&LinkName::default(), before).0);
         match self.find(start, &dir)? {
             Found::Object(group) => {
                 self.expect_kind(group, Kind::Group)?;
@@ -87,7 +87,7 @@ impl Tree {
     }
 
     /// The group and the last name of a path in this tree.
-    pub fn split(&mut self, start: u64, path: &[u8]) -> Result<(u64, Name)> {
+    pub fn split(&mut self, start: u64, path: &[u8]) -> Result<(u64, LinkName)> {
         match self.find_parent(start, path)? {
             Parent::Group { group, name } => Ok((group, name)),
             Parent::External { file, path } => {
@@ -122,7 +122,7 @@ impl Tree {
     }
 
     /// The link `name` of a group.
-    pub fn link(&mut self, group: u64, name: &Name) -> Result<LinkRow> {
+    pub fn link(&mut self, group: u64, name: &LinkName) -> Result<LinkRow> {
         let found = self.table(group)?.get(name).cloned();
         found.ok_or_else(|| TreeError::NoObject(name.to_string()))
     }
@@ -143,7 +143,7 @@ impl Tree {
     }
 
     /// Loads the object behind a hard link.
-    pub(crate) fn enter(&mut self, group: u64, name: &Name, (id, shared): (u64, bool)) -> Result<u64> {
+    pub(crate) fn enter(&mut self, group: u64, name: &LinkName, id: u64, shared: bool) -> Result<u64> {
         if self.nodes.contains_key(&id) {
             return Ok(id);
         }
@@ -172,7 +172,7 @@ impl Tree {
                 if !seen.insert(target) {
                     continue;
                 }
-                self.enter(group, &row.name, (target, shared))?;
+                self.enter(group, &row.name, target, shared)?;
                 if target == id {
                     return Ok(id);
                 }
@@ -185,9 +185,9 @@ impl Tree {
     }
 
     /// A path to an object that lies in its parent's directory; `None` for objects with several names.
-    pub fn path_of(&self, id: u64) -> Option<Name> {
+    pub fn path_of(&self, id: u64) -> Option<LinkName> {
         match &self.nodes.get(&id)?.home {
-            Home::Root => Some(Name::from("/")),
+            Home::Root => Some(LinkName::from("/")),
             Home::Shared => None,
             Home::Named { parent, name } => {
                 let mut path = self.path_of(*parent)?.0;
@@ -195,19 +195,19 @@ impl Tree {
                     path.push(b'/');
                 }
                 path.extend(&name.0);
-                Some(Name(path))
+                Some(LinkName(path))
             }
         }
     }
 }
 
 /// The names of a path; `.` and empty names stand for the group itself.
-pub(crate) fn parts(path: &[u8]) -> Vec<Name> {
+pub(crate) fn parts(path: &[u8]) -> Vec<LinkName> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
-    names.map(|name| Name(name.to_vec())).collect()
+    names.map(|name| LinkName(name.to_vec())).collect()
 }
 
-fn joined(path: &Name, names: &[Name]) -> Name {
+fn joined(path: &LinkName, names: &[LinkName]) -> LinkName {
     let mut all = path.0.clone();
     for name in names {
         if !all.is_empty() && all.last() != Some(&b'/') {
@@ -215,7 +215,7 @@ fn joined(path: &Name, names: &[Name]) -> Name {
         }
         all.extend(&name.0);
     }
-    Name(all)
+    LinkName(all)
 }
 
 fn count(followed: &mut u32, path: &[u8]) -> Result<()> {

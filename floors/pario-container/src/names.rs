@@ -19,28 +19,28 @@ const NOT_UTF8: &str = "\u{0}hex:";
 
 /// The name of a link or an attribute: bytes, usually UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(pub Vec<u8>);
+pub struct LinkName(pub Vec<u8>);
 
-impl Name {
+impl LinkName {
     /// The name in messages.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.0).into_owned()
     }
 }
 
-impl From<&str> for Name {
-    fn from(text: &str) -> Name {
-        Name(text.as_bytes().to_vec())
+impl From<&str> for LinkName {
+    fn from(text: &str) -> LinkName {
+        LinkName(text.as_bytes().to_vec())
     }
 }
 
-impl Display for Name {
+impl Display for LinkName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.0))
     }
 }
 
-impl Serialize for Name {
+impl Serialize for LinkName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
             Ok(text) => serializer.serialize_str(text),
@@ -49,21 +49,21 @@ impl Serialize for Name {
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+impl<'de> Deserialize<'de> for LinkName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LinkName, D::Error> {
         let text = String::deserialize(deserializer)?;
         // An HDF5 name never contains NUL, so that the prefix is unambiguous.
         match text.strip_prefix(NOT_UTF8) {
             Some(digits) => Hex::parse(digits)
-                .map(|hex| Name(hex.0))
+                .map(|hex| LinkName(hex.0))
                 .ok_or_else(|| D::Error::custom("hexadecimal digits expected")),
-            None => Ok(Name(text.into_bytes())),
+            None => Ok(LinkName(text.into_bytes())),
         }
     }
 }
 
 /// The file name of a link name.
-pub fn file_name(name: &Name) -> String {
+pub fn file_name(name: &LinkName) -> String {
     let escaped = escape(&name.0);
     if escaped.len() <= FILE_NAME_MAX {
         return escaped;

@@ -5,7 +5,7 @@ use crate::header::{Header, HeaderRecord, Kind};
 use crate::heap::Heap;
 use crate::links::LinkTable;
 use crate::log::Log;
-use crate::names::{Name, file_name};
+use crate::names::{LinkName, file_name};
 use crate::place::Place;
 
 /// Directory of objects with several names, or none.
@@ -19,7 +19,7 @@ pub(crate) enum Home {
     /// The tree's own directory.
     Root,
     /// In the directory of its only parent.
-    Named { parent: u64, name: Name },
+    Named { parent: u64, name: LinkName },
     /// In `.@objects`, under its id.
     Shared,
 }
@@ -39,7 +39,7 @@ impl Paths {
         Paths { dir: format!("{OBJECTS}/"), leaf: id.to_string(), kind }
     }
 
-    pub(crate) fn named(dir: String, name: &Name, kind: Kind) -> Paths {
+    pub(crate) fn named(dir: String, name: &LinkName, kind: Kind) -> Paths {
         Paths { dir, leaf: file_name(name), kind }
     }
 
@@ -85,7 +85,7 @@ impl Paths {
 
 /// An object of an open tree.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct TreeNode {
     pub(crate) home: Home,
     pub(crate) header: Header,
     pub(crate) log: Log,
@@ -97,9 +97,9 @@ pub(crate) struct Node {
     pub(crate) opened: u32,
 }
 
-impl Node {
-    pub(crate) fn new(home: Home, header: Header, log: Log) -> Node {
-        Node { home, header, log, links: None, heap: None, data: None, opened: 0 }
+impl TreeNode {
+    pub(crate) fn new(home: Home, header: Header, log: Log) -> TreeNode {
+        TreeNode { home, header, log, links: None, heap: None, data: None, opened: 0 }
     }
 
     /// Appends and applies a change of the header.

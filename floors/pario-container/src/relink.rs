@@ -4,21 +4,22 @@
 
 use crate::error::{Result, TreeError};
 use crate::header::{HeaderRecord, Kind};
-use crate::journal::{self, Step};
-use crate::links::{LinkRecord, LinkRow, LinkTarget};
-use crate::names::{Name, file_name};
+use crate::journal::{self, JournalStep};
+use crate::links::{LinkRecord, LinkRow, LinkTarget, NewLink};
+use crate::names::{LinkName, file_name};
 use crate::node::{Home, Paths};
 use crate::tree::{ROOT_ID, Tree};
 
 impl Tree {
     /// Adds a soft, external or user-defined link.
-    pub fn link_other(&mut self, (group, name, utf8): (u64, &Name, bool), target: LinkTarget) -> Result<()> {
+    pub fn link_other(&mut self, at: NewLink<'_>, target: LinkTarget) -> Result<()> {
+        let NewLink { group, name, utf8 } = at;
         self.writable()?;
         self.expect_free(group, name)?;
         self.put_link(group, LinkRow { name: name.clone(), target, order: 0, utf8 })
     }
 
-    fn expect_free(&mut self, group: u64, name: &Name) -> Result<()> {
+    fn expect_free(&mut self, group: u64, name: &LinkName) -> Result<()> {
         match self.table(group)?.get(name) {
             Some(_) => Err(TreeError::Exists(name.to_string())),
             None => Ok(()),
@@ -26,19 +27,20 @@ impl Tree {
     }
 
     /// Adds a hard link. An object with its second name moves to `.@objects`, its names become symbolic links.
-    pub fn link_hard(&mut self, (group, name, utf8): (u64, &Name, bool), id: u64) -> Result<()> {
+    pub fn link_hard(&mut self, at: NewLink<'_>, id: u64) -> Result<()> {
+        let NewLink { group, name, utf8 } = at;
         self.writable()?;
         self.expect_free(group, name)?;
         if id == ROOT_ID {
             return Err(TreeError::Unsupported("a second name for the root group".into()));
         }
         if self.node(id)?.header.links == 0 && !self.is_inside(group, id)? {
-            return self.name_first((group, name, utf8), id);
+            return self.name_first(NewLink { group, name, utf8 }, id);
         }
         let mut steps = self.share_steps(id)?;
         let shared = Paths::shared(id, self.node(id)?.header.kind());
         let links = self.node(id)?.header.links + 1;
-        steps.push(Step::Header { id, path: shared.header(), record: HeaderRecord::Links(links) });
+        steps.push(JournalStep::Header { id, path: shared.header(), record: HeaderRecord::Links(links) });
         let row = LinkRow {
             name: name.clone(),
             target: LinkTarget::Hard { id, shared: true },
@@ -46,25 +48,34 @@ impl Tree {
             utf8,
         };
         let inside = self.inside_after_sharing(group, id)?;
-        steps.push(Step::Link { group, table: format!("{inside}.@links"), record: LinkRecord::Put(row) });
+        steps.push(JournalStep::Link {
+            group,
+            table: format!("{inside}.@links"),
+            record: LinkRecord::Put(row),
+        });
         steps.push(symlink(&inside, name, &shared));
         self.carry_out(&steps, Some((id, Home::Shared)))
     }
 
     /// Gives an object its first name: its files move to the group's directory.
-    fn name_first(&mut self, (group, name, utf8): (u64, &Name, bool), id: u64) -> Result<()> {
+    fn name_first(&mut self, at: NewLink<'_>, id: u64) -> Result<()> {
+        let NewLink { group, name, utf8 } = at;
         let (from, inside) = (self.paths(id)?, self.paths(group)?.inside());
         let to = Paths::named(inside.clone(), name, from.kind);
         self.clear(&to)?;
         let mut steps = renames(&from, &to);
-        steps.push(Step::Header { id, path: to.header(), record: HeaderRecord::Links(1) });
+        steps.push(JournalStep::Header { id, path: to.header(), record: HeaderRecord::Links(1) });
         let row = LinkRow {
             name: name.clone(),
             target: LinkTarget::Hard { id, shared: false },
             order: self.table(group)?.next(),
             utf8,
         };
-        steps.push(Step::Link { group, table: format!("{inside}.@links"), record: LinkRecord::Put(row) });
+        steps.push(JournalStep::Link {
+            group,
+            table: format!("{inside}.@links"),
+            record: LinkRecord::Put(row),
+        });
         self.carry_out(&steps, Some((id, Home::Named { parent: group, name: name.clone() })))
     }
 
@@ -82,14 +93,14 @@ impl Tree {
     }
 
     /// Steps that move an object's files to `.@objects`; none if they are there.
-    fn share_steps(&mut self, id: u64) -> Result<Vec<Step>> {
+    fn share_steps(&mut self, id: u64) -> Result<Vec<JournalStep>> {
         let Home::Named { parent, name } = self.node(id)?.home.clone() else { return Ok(Vec::new()) };
         let (from, to) = (self.paths(id)?, Paths::shared(id, self.node(id)?.header.kind()));
         let mut steps = renames(&from, &to);
         let mut row = self.link(parent, &name)?;
         row.target = LinkTarget::Hard { id, shared: true };
         let inside = self.paths(parent)?.inside();
-        steps.push(Step::Link {
+        steps.push(JournalStep::Link {
             group: parent,
             table: format!("{inside}.@links"),
             record: LinkRecord::Put(row),
@@ -99,7 +110,7 @@ impl Tree {
     }
 
     /// Moves a link, to another group or name.
-    pub fn move_link(&mut self, from: (u64, &Name), to: (u64, &Name)) -> Result<()> {
+    pub fn move_link(&mut self, from: (u64, &LinkName), to: (u64, &LinkName)) -> Result<()> {
         self.writable()?;
         let row = self.link(from.0, from.1)?;
         if from == to {
@@ -112,7 +123,7 @@ impl Tree {
         let mut home = None;
         match row.target {
             LinkTarget::Hard { id, shared: false } => {
-                self.enter(from.0, from.1, (id, false))?;
+                self.enter(from.0, from.1, id, false)?;
                 if self.is_inside(to.0, id)? {
                     // A group that becomes its own descendant is reachable no more by any name; as native HDF5 does it.
                     return Err(TreeError::Invalid(format!("`{}` cannot move into itself", from.1)));
@@ -122,9 +133,9 @@ impl Tree {
                 home = Some((id, Home::Named { parent: to.0, name: to.1.clone() }));
             }
             LinkTarget::Hard { id, shared: true } => {
-                self.enter(from.0, from.1, (id, true))?;
+                self.enter(from.0, from.1, id, true)?;
                 let shared = Paths::shared(id, self.node(id)?.header.kind());
-                steps.push(Step::RemoveFile(format!("{here}{}", file_name(from.1))));
+                steps.push(JournalStep::RemoveFile(format!("{here}{}", file_name(from.1))));
                 steps.push(symlink(&there, to.1, &shared));
             }
             LinkTarget::Soft(_) | LinkTarget::External { .. } | LinkTarget::User { .. } => (),
@@ -132,13 +143,13 @@ impl Tree {
         if from.0 == to.0 {
             moved.order = row.order;
         }
-        steps.push(Step::Link {
+        steps.push(JournalStep::Link {
             group: to.0,
             table: format!("{there}.@links"),
             record: LinkRecord::Put(moved),
         });
         let record = LinkRecord::Drop(from.1.clone());
-        steps.push(Step::Link { group: from.0, table: format!("{here}.@links"), record });
+        steps.push(JournalStep::Link { group: from.0, table: format!("{here}.@links"), record });
         self.carry_out(&steps, home)
     }
 
@@ -153,7 +164,7 @@ impl Tree {
         }
     }
 
-    fn carry_out(&mut self, steps: &[Step], home: Option<(u64, Home)>) -> Result<()> {
+    fn carry_out(&mut self, steps: &[JournalStep], home: Option<(u64, Home)>) -> Result<()> {
         let place = self.place.clone();
         if let Some((id, _)) = &home {
             self.flush_inside(*id)?;
@@ -161,14 +172,18 @@ impl Tree {
         journal::begin(&*place, steps)?;
         for step in steps {
             match step {
-                Step::Rename { from, to } => journal::rename(&*place, from, to)?,
-                Step::Link { group, record, .. } => self.table(*group)?.commit(&*place, record.clone())?,
-                Step::Header { id, record, .. } => self.node_mut(*id)?.commit(&*place, record.clone())?,
-                Step::Symlink { target, path } => place.symlink(target, path)?,
-                Step::RemoveFile(path) => place.remove_file(path)?,
+                JournalStep::Rename { from, to } => journal::rename(&*place, from, to)?,
+                JournalStep::Link { group, record, .. } => {
+                    self.table(*group)?.commit(&*place, record.clone())?
+                }
+                JournalStep::Header { id, record, .. } => {
+                    self.node_mut(*id)?.commit(&*place, record.clone())?
+                }
+                JournalStep::Symlink { target, path } => place.symlink(target, path)?,
+                JournalStep::RemoveFile(path) => place.remove_file(path)?,
             }
             // Logs and data of the moved object are opened anew under their new names.
-            if let (Step::Rename { .. }, Some((id, home))) = (step, &home)
+            if let (JournalStep::Rename { .. }, Some((id, home))) = (step, &home)
                 && self.node(*id)?.home != *home
             {
                 self.node_mut(*id)?.home = home.clone();
@@ -178,7 +193,7 @@ impl Tree {
         journal::end(&*place)
     }
 
-    /// Objects whose files lie in the directory of `id`, itself included.
+    /// Objects with files in the directory of `id`, itself included.
     fn inhabitants(&self, id: u64) -> Vec<u64> {
         let inside = |node: &&u64| self.is_inside(**node, id).unwrap_or(false);
         self.nodes.keys().filter(inside).copied().collect()
@@ -197,13 +212,13 @@ impl Tree {
     }
 
     /// Removes a link; an object ends with its last link and its last handle.
-    pub fn remove_link(&mut self, group: u64, name: &Name) -> Result<()> {
+    pub fn remove_link(&mut self, group: u64, name: &LinkName) -> Result<()> {
         self.writable()?;
         let row = self.link(group, name)?;
         let LinkTarget::Hard { id, shared } = row.target else {
             return self.drop_row(group, name);
         };
-        self.enter(group, name, (id, shared))?;
+        self.enter(group, name, id, shared)?;
         if !shared {
             self.rescue(id)?;
         }
@@ -214,15 +229,19 @@ impl Tree {
         let links = self.node(id)?.header.links.saturating_sub(1);
         let inside = self.paths(group)?.inside();
         let steps = [
-            Step::Link { group, table: format!("{inside}.@links"), record: LinkRecord::Drop(name.clone()) },
-            Step::Header { id, path: self.paths(id)?.header(), record: HeaderRecord::Links(links) },
-            Step::RemoveFile(format!("{inside}{}", file_name(name))),
+            JournalStep::Link {
+                group,
+                table: format!("{inside}.@links"),
+                record: LinkRecord::Drop(name.clone()),
+            },
+            JournalStep::Header { id, path: self.paths(id)?.header(), record: HeaderRecord::Links(links) },
+            JournalStep::RemoveFile(format!("{inside}{}", file_name(name))),
         ];
         self.carry_out(&steps, None)?;
         if links == 0 && self.node(id)?.opened == 0 { self.remove_object(id) } else { Ok(()) }
     }
 
-    fn drop_row(&mut self, group: u64, name: &Name) -> Result<()> {
+    fn drop_row(&mut self, group: u64, name: &LinkName) -> Result<()> {
         let place = self.place.clone();
         self.table(group)?.commit(&*place, LinkRecord::Drop(name.clone()))
     }
@@ -257,13 +276,16 @@ impl Tree {
     }
 }
 
-fn renames(from: &Paths, to: &Paths) -> Vec<Step> {
+fn renames(from: &Paths, to: &Paths) -> Vec<JournalStep> {
     let pairs = from.all().into_iter().zip(to.all());
-    pairs.map(|(from, to)| Step::Rename { from, to }).collect()
+    pairs.map(|(from, to)| JournalStep::Rename { from, to }).collect()
 }
 
-/// A name for people who list the directory; the link table is what counts.
-fn symlink(inside: &str, name: &Name, shared: &Paths) -> Step {
+/// A name that a listing of the directory shows; the link table is what counts.
+fn symlink(inside: &str, name: &LinkName, shared: &Paths) -> JournalStep {
     let up = "../".repeat(inside.matches('/').count());
-    Step::Symlink { target: format!("{up}{}", shared.main()), path: format!("{inside}{}", file_name(name)) }
+    JournalStep::Symlink {
+        target: format!("{up}{}", shared.main()),
+        path: format!("{inside}{}", file_name(name)),
+    }
 }

@@ -9,7 +9,7 @@ use crate::header::{HeaderRecord, Kind};
 use crate::links::LinkTarget;
 use crate::names::file_name;
 use crate::node::OBJECTS;
-use crate::place::EntryKind;
+use crate::place::PlaceEntry;
 use crate::tree::{ROOT_ID, Tree};
 
 /// Removes all leftovers, and corrects counts of links that a removal did not reach.
@@ -22,7 +22,7 @@ pub(crate) fn remove_leftovers(tree: &mut Tree) -> Result<()> {
     }
     for path in found.files {
         match tree.place.kind(&path)? {
-            Some(EntryKind::Directory) => tree.place.remove_tree(&path)?,
+            Some(PlaceEntry::Directory) => tree.place.remove_tree(&path)?,
             Some(_) => tree.place.remove_file(&path)?,
             None => (),
         }
@@ -59,7 +59,7 @@ fn examine(tree: &mut Tree) -> Result<Examined> {
                     shared.insert(id.to_string());
                 }
                 if seen.insert(id) {
-                    tree.enter(group, &row.name, (id, lies_apart))?;
+                    tree.enter(group, &row.name, id, lies_apart)?;
                     if tree.node(id)?.header.kind() == Kind::Group {
                         groups.push(id);
                     }
@@ -83,7 +83,7 @@ fn strangers(tree: &Tree, dir: &str, known: &HashSet<String>, found: &mut Vec<St
             found.push(path);
             continue;
         }
-        if *kind == EntryKind::Directory {
+        if *kind == PlaceEntry::Directory {
             let ours = place.kind(&format!("{path}/.@self"))?.is_some()
                 || place.kind(&format!("{path}/.@links"))?.is_some();
             if ours && !known.contains(name) {
@@ -99,7 +99,7 @@ fn strangers(tree: &Tree, dir: &str, known: &HashSet<String>, found: &mut Vec<St
             continue;
         }
         let data = format!("{dir}{leaf}");
-        if !name.contains('@') && place.kind(&data)? == Some(EntryKind::File) {
+        if !name.contains('@') && place.kind(&data)? == Some(PlaceEntry::File) {
             found.push(data);
         }
         found.push(path);

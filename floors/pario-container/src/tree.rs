@@ -13,7 +13,7 @@ use crate::header::{Header, HeaderRecord, Kind, ObjectBody};
 use crate::journal;
 use crate::links::LinkTable;
 use crate::log::Log;
-use crate::node::{Home, Node, OBJECTS, Paths};
+use crate::node::{Home, OBJECTS, Paths, TreeNode};
 use crate::place::Place;
 use crate::sweep;
 
@@ -30,7 +30,7 @@ const ID_BLOCK: u64 = 1024;
 
 /// How a tree is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct TreeAccess {
     /// Objects can be changed.
     pub write: bool,
     /// Other processes are kept out as HDF5 does it.
@@ -52,8 +52,8 @@ enum TreeRecord {
 #[derive(Debug)]
 pub struct Tree {
     pub(crate) place: Arc<dyn Place>,
-    pub(crate) nodes: HashMap<u64, Node>,
-    access: Access,
+    pub(crate) nodes: HashMap<u64, TreeNode>,
+    access: TreeAccess,
     identity: Vec<u8>,
     log: Log,
     next_id: u64,
@@ -96,11 +96,11 @@ impl Tree {
         let records =
             [TreeRecord::Tree { format: FORMAT, identity: Hex(identity) }, TreeRecord::Ids(ROOT_ID + 1)];
         Log::create(&*place, CONTAINER, &records)?;
-        Tree::load(place, Access { write: true, lock })
+        Tree::load(place, TreeAccess { write: true, lock })
     }
 
     /// Opens a tree. What a dead writer left unfinished is finished or removed.
-    pub fn open(place: Arc<dyn Place>, access: Access) -> Result<Tree> {
+    pub fn open(place: Arc<dyn Place>, access: TreeAccess) -> Result<Tree> {
         if !is_tree(&*place)? {
             let cause = "it has no file .@container".into();
             return Err(TreeError::NotATree { path: place.root(), cause });
@@ -119,7 +119,7 @@ impl Tree {
             return Ok(tree);
         }
         if place.kind(journal::JOURNAL)?.is_some() {
-            // Only a dead writer leaves a journal for one who holds the lock.
+            // With the lock held, a journal is that of a dead writer.
             if let Err(error) = place.lock(true).and_then(|()| journal::replay(&*place)) {
                 let advice = format!(
                     "{}: a killed writer left a change unfinished; open the file for writing once ({error})",
@@ -131,7 +131,7 @@ impl Tree {
         Tree::load(place, access)
     }
 
-    fn load(place: Arc<dyn Place>, access: Access) -> Result<Tree> {
+    fn load(place: Arc<dyn Place>, access: TreeAccess) -> Result<Tree> {
         let Some((log, records)) = Log::load(&*place, CONTAINER)? else {
             return Err(TreeError::NotATree {
                 path: place.root(),
@@ -175,7 +175,7 @@ impl Tree {
             expected.then_some(header).ok_or(format!("the header belongs to another object than {id}"))
         });
         let header = header.map_err(|cause| TreeError::Damaged { path, line: 1, cause })?;
-        self.nodes.insert(id, Node::new(home, header, log));
+        self.nodes.insert(id, TreeNode::new(home, header, log));
         Ok(())
     }
 
@@ -207,11 +207,11 @@ impl Tree {
         &self.identity
     }
 
-    pub(crate) fn node(&self, id: u64) -> Result<&Node> {
+    pub(crate) fn node(&self, id: u64) -> Result<&TreeNode> {
         self.nodes.get(&id).ok_or(TreeError::NoId(id))
     }
 
-    pub(crate) fn node_mut(&mut self, id: u64) -> Result<&mut Node> {
+    pub(crate) fn node_mut(&mut self, id: u64) -> Result<&mut TreeNode> {
         self.nodes.get_mut(&id).ok_or(TreeError::NoId(id))
     }
 

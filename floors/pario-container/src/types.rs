@@ -12,7 +12,7 @@ pub(crate) const VARIABLE_SIZE: u64 = 20;
 /// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Order {
+pub enum ByteOrder {
     /// Least significant byte first.
     Little,
     /// Most significant byte first.
@@ -42,14 +42,14 @@ pub enum ElementType {
         /// Negative values exist.
         signed: bool,
         /// Byte order.
-        order: Order,
+        order: ByteOrder,
     },
     /// Floating-point numbers.
     Float {
         /// Bytes.
         size: u64,
         /// Byte order.
-        order: Order,
+        order: ByteOrder,
     },
     /// Text of fixed size.
     Text {
@@ -101,7 +101,7 @@ pub enum ElementType {
         /// Bytes.
         size: u64,
         /// Byte order.
-        order: Order,
+        order: ByteOrder,
     },
     /// Reference to an object of the same tree: its id.
     Reference {
@@ -137,7 +137,7 @@ impl ElementType {
 
     /// A short name, such as `int32` or `text[8]`.
     pub fn label(&self) -> String {
-        let swapped = |order: &Order| if *order == Order::Big { " big-endian" } else { "" };
+        let swapped = |order: &ByteOrder| if *order == ByteOrder::Big { " big-endian" } else { "" };
         match self {
             ElementType::Integer { size, signed, order } => {
                 format!("{}int{}{}", if *signed { "" } else { "u" }, size * 8, swapped(order))
@@ -188,7 +188,7 @@ impl ElementType {
                 named.map_or_else(|| of.shown(bytes, blob), |(name, _)| name.clone())
             }
             ElementType::Reference { .. } if bytes.len() == 8 => {
-                format!("object {}", integer(bytes, false, Order::Little))
+                format!("object {}", integer(bytes, false, ByteOrder::Little))
             }
             ElementType::Opaque { .. }
             | ElementType::Bitfield { .. }
@@ -209,15 +209,15 @@ fn text(bytes: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(&bytes[..end]))
 }
 
-fn little(bytes: &[u8], order: Order) -> Vec<u8> {
+fn little(bytes: &[u8], order: ByteOrder) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
-    if order == Order::Big {
+    if order == ByteOrder::Big {
         bytes.reverse();
     }
     bytes
 }
 
-fn integer(bytes: &[u8], signed: bool, order: Order) -> String {
+fn integer(bytes: &[u8], signed: bool, order: ByteOrder) -> String {
     let bytes = little(bytes, order);
     if bytes.is_empty() || length(bytes.len()) > 16 {
         return format!("0x{}", Hex(bytes).text());
@@ -228,7 +228,7 @@ fn integer(bytes: &[u8], signed: bool, order: Order) -> String {
     if signed { i128::from_le_bytes(wide).to_string() } else { u128::from_le_bytes(wide).to_string() }
 }
 
-fn float(bytes: &[u8], order: Order) -> String {
+fn float(bytes: &[u8], order: ByteOrder) -> String {
     let bytes = little(bytes, order);
     match bytes.len() {
         4 => f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).to_string(),

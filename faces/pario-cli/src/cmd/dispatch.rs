@@ -65,6 +65,7 @@ fn dispatch(context: &Context, command: Command) -> CliResult<ExitCode> {
         Command::Env(args) => env::run(context, &args),
         Command::Flatten(args) => super::flatten::run(context, &args),
         Command::Tune(args) => super::tune::run(context, &args),
+        Command::H5(args) => super::h5::run(context, &args),
         Command::Doctor(args) => doctor::run(context, &args),
         Command::Completions(args) => completions::run(context, &args),
         Command::DemoRank(args) => crate::demo::rank::run(context, &args),

@@ -16,6 +16,7 @@ pub(crate) mod du;
 pub(crate) mod env;
 pub(crate) mod find;
 pub(crate) mod flatten;
+pub(crate) mod h5;
 pub(crate) mod head;
 pub(crate) mod ln;
 mod log;

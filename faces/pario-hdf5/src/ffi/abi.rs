@@ -106,7 +106,7 @@ pub(crate) const BY_TOKEN: c_int = 3;
 
 /// The head of all argument structures with a union: an operation, then the arguments.
 #[repr(C)]
-pub(crate) struct Operation {
+pub(crate) struct VolOperation {
     pub(crate) kind: c_int,
     pub(crate) args: [u64; 0],
 }

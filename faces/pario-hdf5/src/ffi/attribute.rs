@@ -2,27 +2,27 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pario_container::{Attribute, Header, Hex, Name};
+use pario_container::{Attribute, Header, Hex, LinkName};
 
 use super::abi::{
     AttrIndexArgs, AttrInfo, AttrInfoArgs, AttrIterateArgs, AttrNameArgs, BY_INDEX, BY_SELF, Herr, Hid,
-    LocParams, OK, Operation, Pair,
+    LocParams, OK, Pair, VolOperation,
 };
-use super::failure::{Failure, Outcome, guard, guard_status};
-use super::handle::{Handle, Target};
+use super::failure::{Failure, VolOutcome, guard, guard_status};
+use super::handle::{Handle, HandleTarget};
 use super::library::Library;
 use super::location::{self, ordered_attributes};
 use super::transfer::conversion;
 use super::values::{arguments, checked, index, length, memory, memory_mut, name, operation, put, put_text};
 use super::{link, plists, space, types};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
-fn handle_of(near: &Handle, place: &location::Place, attribute: Name) -> Outcome<Handle> {
+fn handle_of(near: &Handle, place: &location::ObjectPlace, attribute: LinkName) -> VolOutcome<Handle> {
     place.file.tree()?.hold(place.id)?;
     Ok(Handle {
         slot: near.slot,
         file: place.file.clone(),
-        target: Target::Attribute { owner: place.id, name: attribute },
+        target: HandleTarget::Attribute { owner: place.id, name: attribute },
         path: place.path.clone(),
         flags: near.flags,
     })
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn create(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Attributes, 1);
+        stats::add(ServedCount::Attributes, 1);
         let handle = Handle::borrow(object)?;
         let place = location::object(library, handle, location)?;
         let (element, space) = (types::record(library, type_id, handle)?, space::shape(library, space_id)?);
@@ -64,9 +64,9 @@ pub(super) unsafe extern "C" fn open(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Attributes, 1);
+        stats::add(ServedCount::Attributes, 1);
         let handle = Handle::borrow(object)?;
-        let (place, wanted) = attribute_at(library, handle, (location, attribute))?;
+        let (place, wanted) = attribute_at(library, handle, location, attribute)?;
         place.file.tree()?.attribute(place.id, &wanted)?;
         Ok(handle_of(handle, &place, wanted)?.into_raw())
     })
@@ -76,8 +76,9 @@ pub(super) unsafe extern "C" fn open(
 fn attribute_at(
     library: &Library,
     handle: &Handle,
-    (location, attribute): (*const LocParams, *const c_char),
-) -> Outcome<(location::Place, Name)> {
+    location: *const LocParams,
+    attribute: *const c_char,
+) -> VolOutcome<(location::ObjectPlace, LinkName)> {
     // SAFETY: HDF5 passes valid parameters.
     let known = unsafe { &*location };
     if known.kind != BY_INDEX {
@@ -85,13 +86,13 @@ fn attribute_at(
     }
     // SAFETY: the kind says which member is set.
     let by = unsafe { known.data.index };
-    let place = location::find(library, handle, (&super::values::bytes(by.name)?, by.lapl))?;
-    let names = ordered_attributes(place.file.tree()?.header(place.id)?, (by.index, by.order));
+    let place = location::find(library, handle, &super::values::bytes(by.name)?, by.lapl)?;
+    let names = ordered_attributes(place.file.tree()?.header(place.id)?, by.index, by.order);
     let found = names.into_iter().nth(index(by.n));
     Ok((place, found.ok_or_else(|| Failure::new(format!("no attribute number {}", by.n)))?))
 }
 
-fn attribute_of(handle: &Handle) -> Outcome<Attribute> {
+fn attribute_of(handle: &Handle) -> VolOutcome<Attribute> {
     let (owner, name) = handle.attribute()?;
     Ok(handle.tree()?.attribute(owner, name)?.clone())
 }
@@ -104,13 +105,13 @@ pub(super) unsafe extern "C" fn read(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Attributes, 1);
+        stats::add(ServedCount::Attributes, 1);
         let handle = Handle::borrow(object)?;
         let attribute = attribute_of(handle)?;
         let (count, size) = (index(attribute.space.elements()), types::size(library, memory_type));
         let program = memory_mut(buffer, count * size);
         let mut value = attribute.value.0;
-        match conversion(library, (memory_type, &attribute.element), handle)? {
+        match conversion(library, memory_type, &attribute.element, handle)? {
             None => program.copy_from_slice(&value),
             Some(types) => {
                 value.resize(count * size.max(index(attribute.element.size)), 0);
@@ -133,13 +134,13 @@ pub(super) unsafe extern "C" fn write(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Attributes, 1);
+        stats::add(ServedCount::Attributes, 1);
         let handle = Handle::borrow(object)?;
         let (owner, name) = handle.attribute()?;
         let attribute = attribute_of(handle)?;
         let (count, size) = (index(attribute.space.elements()), types::size(library, memory_type));
         let mut value = memory(buffer, count * size).to_vec();
-        if let Some(types) = conversion(library, (memory_type, &attribute.element), handle)? {
+        if let Some(types) = conversion(library, memory_type, &attribute.element, handle)? {
             let stored_size = index(attribute.element.size);
             value.resize(count * size.max(stored_size), 0);
             let mut background = attribute.value.0.clone();
@@ -166,12 +167,12 @@ fn info(attribute: &Attribute) -> AttrInfo {
 
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Attributes, 1);
+        stats::add(ServedCount::Attributes, 1);
         let handle = Handle::borrow(object)?;
         let target: &mut Hid = arguments(args);
         match operation(args) {
@@ -181,11 +182,11 @@ pub(super) unsafe extern "C" fn get(
             }
             1 => {
                 let wanted: &mut AttrInfoArgs = arguments(args);
-                put(wanted.info, info(&named(library, handle, (&raw const wanted.location, wanted.name))?));
+                put(wanted.info, info(&named(library, handle, &raw const wanted.location, wanted.name)?));
             }
             2 => {
                 let wanted: &mut AttrNameArgs = arguments(args);
-                let attribute = named(library, handle, (&raw const wanted.location, std::ptr::null()))?;
+                let attribute = named(library, handle, &raw const wanted.location, std::ptr::null())?;
                 put_text(&wanted.text, &attribute.name.0);
             }
             3 => *target = space::create(library, &attribute_of(handle)?.space)?.release(),
@@ -204,26 +205,27 @@ pub(super) unsafe extern "C" fn get(
 fn named(
     library: &Library,
     handle: &Handle,
-    (location, name): (*const LocParams, *const c_char),
-) -> Outcome<Attribute> {
+    location: *const LocParams,
+    name: *const c_char,
+) -> VolOutcome<Attribute> {
     // SAFETY: HDF5 passes valid parameters.
     let by_self = unsafe { (*location).kind } == BY_SELF;
     if by_self && name.is_null() {
         return attribute_of(handle);
     }
-    let (place, name) = attribute_at(library, handle, (location, name))?;
+    let (place, name) = attribute_at(library, handle, location, name)?;
     Ok(place.file.tree()?.attribute(place.id, &name)?.clone())
 }
 
 pub(super) unsafe extern "C" fn specific(
     object: *mut c_void,
     location: *const LocParams,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Attributes, 1);
+        stats::add(ServedCount::Attributes, 1);
         let handle = Handle::borrow(object)?;
         let place = location::object(library, handle, location)?;
         match operation(args) {
@@ -233,7 +235,7 @@ pub(super) unsafe extern "C" fn specific(
             }
             1 => {
                 let by: &mut AttrIndexArgs = arguments(args);
-                let names = ordered_attributes(place.file.tree()?.header(place.id)?, (by.index, by.order));
+                let names = ordered_attributes(place.file.tree()?.header(place.id)?, by.index, by.order);
                 let found = names
                     .get(index(by.n))
                     .ok_or_else(|| Failure::new(format!("no attribute number {}", by.n)))?;
@@ -243,7 +245,7 @@ pub(super) unsafe extern "C" fn specific(
                 let Pair(wanted, exists): &mut Pair<*const c_char, *mut bool> = arguments(args);
                 put(*exists, place.file.tree()?.header(place.id)?.attribute(&name(*wanted)?).is_some());
             }
-            3 => return iterate(library, (handle, &place), arguments(args)),
+            3 => return iterate(library, handle, &place, arguments(args)),
             4 => {
                 let Pair(old, new): &mut Pair<*const c_char, *const c_char> = arguments(args);
                 place.file.tree()?.rename_attribute(place.id, &name(*old)?, &name(*new)?)?;
@@ -256,20 +258,21 @@ pub(super) unsafe extern "C" fn specific(
 
 fn iterate(
     library: &'static Library,
-    (handle, place): (&Handle, &location::Place),
+    handle: &Handle,
+    place: &location::ObjectPlace,
     args: &AttrIterateArgs,
-) -> Outcome<Herr> {
+) -> VolOutcome<Herr> {
     let operator = args.operator.ok_or_else(|| Failure::new("a function is missing"))?;
     let names = {
         let tree = place.file.tree()?;
         let header: &Header = tree.header(place.id)?;
-        ordered_attributes(header, (args.index, args.order))
+        ordered_attributes(header, args.index, args.order)
     };
     // SAFETY: HDF5 passes a place for the position, or none.
     let start = if args.position.is_null() { 0 } else { unsafe { *args.position } };
     let shown = link::Registered::new(
         library,
-        Handle::of_object(handle, (&place.file, place.id, place.path.clone()))?,
+        Handle::of_object(handle, &place.file, place.id, place.path.clone())?,
     )?;
     let mut result = OK;
     for (position, name) in names.iter().enumerate().skip(index(start)) {

@@ -47,7 +47,7 @@ pub(super) const CAPABILITIES: u64 = 0x8
 
 /// `H5VL_class_t`.
 #[repr(C)]
-struct Class {
+struct VolClass {
     version: c_uint,
     value: c_int,
     name: *const c_char,
@@ -57,7 +57,7 @@ struct Class {
 }
 
 // SAFETY: the table is constant; its pointers are functions and a text.
-unsafe impl Sync for Class {}
+unsafe impl Sync for VolClass {}
 
 const NONE: *const c_void = std::ptr::null();
 
@@ -67,8 +67,9 @@ macro_rules! function {
     };
 }
 
-const fn class<const S: usize>() -> Class {
-    Class {
+#[expect(clippy::too_many_lines, reason = "a table: one line per function")]
+const fn class<const S: usize>() -> VolClass {
+    VolClass {
         version: VOL_VERSION,
         value: VALUE,
         name: NAME.as_ptr(),
@@ -169,7 +170,7 @@ const fn class<const S: usize>() -> Class {
     }
 }
 
-static CLASSES: [Class; SLOTS] = [
+static CLASSES: [VolClass; SLOTS] = [
     class::<0>(),
     class::<1>(),
     class::<2>(),
@@ -185,4 +186,4 @@ pub(super) fn of_slot(slot: usize) -> *const c_void {
     (&raw const CLASSES[slot]).cast()
 }
 
-const _: () = assert!(size_of::<Class>() == 632, "the size of H5VL_class_t with H5VL_VERSION 3");
+const _: () = assert!(size_of::<VolClass>() == 632, "the size of H5VL_class_t with H5VL_VERSION 3");

@@ -2,20 +2,20 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use pario_container::{Dataset, Hex, Kind, Layout, NewDataset, Pipeline, Space};
+use pario_container::{DataLayout, DataSpace, Dataset, Hex, Kind, NewDataset, Pipeline};
 
-use super::abi::{DEFAULT, Herr, Hid, LocParams, OK, Operation};
-use super::failure::{Failure, Outcome, guard, guard_status};
+use super::abi::{DEFAULT, Herr, Hid, LocParams, OK, VolOperation};
+use super::failure::{Failure, VolOutcome, guard, guard_status};
 use super::group::{NewPlace, make, open_kind};
 use super::handle::Handle;
 use super::library::Library;
-use super::transfer::{self, Request};
+use super::transfer::{self, TransferRequest};
 use super::values::{Closer, Owned, arguments, checked, index, operation, put};
 use super::{engine, plists, space, types};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 /// The program's fill value, in memory form; `None` for the default.
-fn fill_value(library: &Library, dcpl: Hid, type_id: Hid) -> Outcome<Option<Vec<u8>>> {
+fn fill_value(library: &Library, dcpl: Hid, type_id: Hid) -> VolOutcome<Option<Vec<u8>>> {
     let mut defined: c_int = 0;
     // SAFETY: the list is open; the place outlives the call.
     checked(unsafe { (library.f.H5Pfill_value_defined)(dcpl, &raw mut defined) }, "H5Pfill_value_defined")?;
@@ -25,13 +25,14 @@ fn fill_value(library: &Library, dcpl: Hid, type_id: Hid) -> Outcome<Option<Vec<
     let mut value = vec![0; types::size(library, type_id)];
     // SAFETY: the buffer has the size of the type.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Pget_fill_value)(dcpl, type_id, value.as_mut_ptr().cast()) },
         "H5Pget_fill_value",
     )?;
     Ok(Some(value))
 }
 
-fn chunk_shape(library: &Library, dcpl: Hid, rank: usize) -> Outcome<Option<Vec<u64>>> {
+fn chunk_shape(library: &Library, dcpl: Hid, rank: usize) -> VolOutcome<Option<Vec<u64>>> {
     // SAFETY: the list is open.
     if checked(unsafe { (library.f.H5Pget_external_count)(dcpl) }, "H5Pget_external_count")? > 0 {
         return Err(Failure::unsupported("datasets in external raw files"));
@@ -58,7 +59,7 @@ pub(super) unsafe extern "C" fn create(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Datasets, 1);
+        stats::add(ServedCount::Datasets, 1);
         let place = NewPlace { object, location, name, lcpl };
         create_dataset(library, &place, (type_id, space_id, dcpl, dxpl))
     })
@@ -68,7 +69,7 @@ fn create_dataset(
     library: &'static Library,
     place: &NewPlace,
     (type_id, space_id, dcpl, dxpl): (Hid, Hid, Hid, Hid),
-) -> Outcome<*mut c_void> {
+) -> VolOutcome<*mut c_void> {
     let near = Handle::borrow(place.object)?;
     let element = types::record(library, type_id, near)?;
     let shape = space::shape(library, space_id)?;
@@ -79,9 +80,9 @@ fn create_dataset(
     }
     let fill = fill_value(library, dcpl, type_id)?;
     let in_heap = types::holds(&element.description).0;
-    let properties = encoded_properties(library, (dcpl, type_id), (fill.as_deref(), in_heap))?;
+    let properties = encoded_properties(library, dcpl, type_id, fill.as_deref(), in_heap)?;
     if !Pipeline::is_known(&filters) {
-        filters = engine::completed(library, &element, (dcpl, chunk.as_deref().unwrap_or(&[])))?;
+        filters = engine::completed(library, &element, dcpl, chunk.as_deref().unwrap_or(&[]))?;
     }
     let late = if in_heap { fill.clone() } else { None };
     let new = NewDataset {
@@ -93,7 +94,7 @@ fn create_dataset(
         filters,
         properties,
     };
-    let handle = make(library, place, (new.body()?, plists::timed(library, dcpl)?))?;
+    let handle = make(library, place, new.body()?, plists::timed(library, dcpl)?)?;
     let id = handle.object();
     let raw = handle.into_raw();
     if let Some(value) = late {
@@ -113,8 +114,8 @@ fn create_dataset(
 }
 
 /// Frees what HDF5 allocated for one element with variable-length values.
-fn reclaim(library: &'static Library, type_id: Hid, mut value: Vec<u8>) -> Outcome<()> {
-    let one = space::create(library, &Space::Scalar)?;
+fn reclaim(library: &'static Library, type_id: Hid, mut value: Vec<u8>) -> VolOutcome<()> {
+    let one = space::create(library, &DataSpace::Scalar)?;
     // SAFETY: the buffer holds one element in memory form, used no more.
     let done = unsafe { (library.f.H5Treclaim)(type_id, one.id, DEFAULT, value.as_mut_ptr().cast()) };
     checked(done, "H5Treclaim").map(|_| ())
@@ -125,12 +126,14 @@ fn reclaim(library: &'static Library, type_id: Hid, mut value: Vec<u8>) -> Outco
 /// back by [`creation_list`].
 fn encoded_properties(
     library: &'static Library,
-    (dcpl, type_id): (Hid, Hid),
-    (fill, in_heap): (Option<&[u8]>, bool),
-) -> Outcome<Hex> {
+    dcpl: Hid,
+    type_id: Hid,
+    fill: Option<&[u8]>,
+    in_heap: bool,
+) -> VolOutcome<Hex> {
     let Some(fill) = fill else { return plists::encode(library, dcpl) };
     // SAFETY: the list is open.
-    let copy = Owned::new(library, unsafe { (library.f.H5Pcopy)(dcpl) }, (Closer::Plist, "H5Pcopy"))?;
+    let copy = Owned::new(library, unsafe { (library.f.H5Pcopy)(dcpl) }, Closer::Plist, "H5Pcopy")?;
     let value = if in_heap { std::ptr::null() } else { fill.as_ptr().cast() };
     // SAFETY: list and type are open; the value has the size of the type, none makes the fill value undefined.
     let done = unsafe { (library.f.H5Pset_fill_value)(copy.id, type_id, value) };
@@ -139,7 +142,7 @@ fn encoded_properties(
 }
 
 /// The creation list of a dataset.
-fn creation_list(library: &'static Library, handle: &Handle, dataset: &Dataset) -> Outcome<Owned> {
+fn creation_list(library: &'static Library, handle: &Handle, dataset: &Dataset) -> VolOutcome<Owned> {
     let list = plists::decode(library, &dataset.properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
     let Some(fill) = dataset.fill.as_ref().filter(|_| types::holds(&dataset.element.description).0) else {
         return Ok(list);
@@ -165,7 +168,7 @@ pub(super) unsafe extern "C" fn open(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Datasets, 1);
+        stats::add(ServedCount::Datasets, 1);
         Ok(open_kind(library, (object, location), name, (Kind::Dataset, DEFAULT))?.into_raw())
     })
 }
@@ -189,10 +192,10 @@ pub(super) unsafe extern "C" fn read(
     let first = if count > 0 { at(datasets, 0) } else { std::ptr::null_mut() };
     guard_status(Handle::slot_of(first), |library| {
         for position in 0..count {
-            stats::add(Count::Reads, 1);
+            stats::add(ServedCount::Reads, 1);
             let handle = Handle::borrow(at(datasets, position).cast_const())?;
             engine::attach(library, handle)?;
-            let request = Request {
+            let request = TransferRequest {
                 memory_type: at(memory_types, position),
                 memory_space: at(memory_spaces, position),
                 file_space: at(file_spaces, position),
@@ -217,10 +220,10 @@ pub(super) unsafe extern "C" fn write(
     let first = if count > 0 { at(datasets, 0) } else { std::ptr::null_mut() };
     guard_status(Handle::slot_of(first), |library| {
         for position in 0..count {
-            stats::add(Count::Writes, 1);
+            stats::add(ServedCount::Writes, 1);
             let handle = Handle::borrow(at(datasets, position).cast_const())?;
             engine::attach(library, handle)?;
-            let request = Request {
+            let request = TransferRequest {
                 memory_type: at(memory_types, position),
                 memory_space: at(memory_spaces, position),
                 file_space: at(file_spaces, position),
@@ -233,7 +236,7 @@ pub(super) unsafe extern "C" fn write(
 }
 
 /// What a handle's dataset is.
-pub(super) fn dataset_of(handle: &Handle) -> Outcome<Dataset> {
+pub(super) fn dataset_of(handle: &Handle) -> VolOutcome<Dataset> {
     let tree = handle.tree()?;
     let dataset = tree.header(handle.object())?.dataset().cloned();
     dataset.ok_or_else(|| Failure::new("a dataset is needed"))
@@ -241,12 +244,12 @@ pub(super) fn dataset_of(handle: &Handle) -> Outcome<Dataset> {
 
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Datasets, 1);
+        stats::add(ServedCount::Datasets, 1);
         let handle = Handle::borrow(object)?;
         let dataset = dataset_of(handle)?;
         let target: &mut Hid = arguments(args);
@@ -262,7 +265,7 @@ pub(super) unsafe extern "C" fn get(
             }
             4 => {
                 let size: &mut *mut u64 = arguments(args);
-                let stored = if matches!(dataset.space, Space::Null) {
+                let stored = if matches!(dataset.space, DataSpace::Null) {
                     0
                 } else {
                     handle.tree()?.stored_bytes(handle.object())?
@@ -277,10 +280,10 @@ pub(super) unsafe extern "C" fn get(
 }
 
 /// `H5D_space_status_t`: not, partly or wholly allocated.
-fn status_of(handle: &Handle, dataset: &Dataset) -> Outcome<c_int> {
+fn status_of(handle: &Handle, dataset: &Dataset) -> VolOutcome<c_int> {
     let chunk = match &dataset.layout {
-        Layout::Contiguous => return Ok(if dataset.fill.is_none() || dataset.allocated { 2 } else { 0 }),
-        Layout::Ordered { chunk } | Layout::Indexed { chunk } => chunk,
+        DataLayout::Contiguous => return Ok(if dataset.fill.is_none() || dataset.allocated { 2 } else { 0 }),
+        DataLayout::Ordered { chunk } | DataLayout::Indexed { chunk } => chunk,
     };
     let stored = handle.tree()?.chunk_places(handle.object())?.len();
     let all: u64 =
@@ -296,12 +299,12 @@ fn status_of(handle: &Handle, dataset: &Dataset) -> Outcome<c_int> {
 
 pub(super) unsafe extern "C" fn specific(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Datasets, 1);
+        stats::add(ServedCount::Datasets, 1);
         let handle = Handle::borrow(object)?;
         match operation(args) {
             0 => {

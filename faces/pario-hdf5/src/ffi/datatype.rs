@@ -4,13 +4,13 @@ use std::ffi::{c_char, c_void};
 
 use pario_container::{Hex, Kind, ObjectBody};
 
-use super::abi::{DEFAULT, Herr, Hid, LocParams, OK, Operation, Pair};
-use super::failure::{Failure, Outcome, guard, guard_status};
+use super::abi::{DEFAULT, Herr, Hid, LocParams, OK, Pair, VolOperation};
+use super::failure::{Failure, VolOutcome, guard, guard_status};
 use super::group::{NewPlace, make, open_kind};
 use super::handle::Handle;
 use super::values::{arguments, memory_mut, operation, put};
 use super::{plists, types};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 pub(super) unsafe extern "C" fn commit(
     object: *mut c_void,
@@ -24,11 +24,11 @@ pub(super) unsafe extern "C" fn commit(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let element = types::record(library, type_id, Handle::borrow(object)?)?;
         let body = ObjectBody::Type { element, properties: plists::encode(library, tcpl)? };
         let timed = plists::timed(library, tcpl)?;
-        Ok(make(library, &NewPlace { object, location, name, lcpl }, (body, timed))?.into_raw())
+        Ok(make(library, &NewPlace { object, location, name, lcpl }, body, timed)?.into_raw())
     })
 }
 
@@ -41,12 +41,12 @@ pub(super) unsafe extern "C" fn open(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         Ok(open_kind(library, (object, location), name, (Kind::Type, DEFAULT))?.into_raw())
     })
 }
 
-fn committed(handle: &Handle) -> Outcome<(Hex, Hex)> {
+fn committed(handle: &Handle) -> VolOutcome<(Hex, Hex)> {
     match &handle.tree()?.header(handle.object())?.body {
         ObjectBody::Type { element, properties } => Ok((element.encoded.clone(), properties.clone())),
         ObjectBody::Group { .. } | ObjectBody::Dataset(_) => Err(Failure::new("a datatype is needed")),
@@ -55,12 +55,12 @@ fn committed(handle: &Handle) -> Outcome<(Hex, Hex)> {
 
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let (encoded, properties) = committed(Handle::borrow(object)?)?;
         match operation(args) {
             0 => {
@@ -85,7 +85,7 @@ pub(super) unsafe extern "C" fn get(
 
 pub(super) unsafe extern "C" fn specific(
     _object: *mut c_void,
-    _args: *mut Operation,
+    _args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {

@@ -4,10 +4,10 @@
 
 use std::ffi::c_int;
 
-use pario_container::{ExternalFilters, FilterSpec, Hex, Layout, Pipeline, TypeRecord};
+use pario_container::{DataLayout, ExternalFilters, FilterSpec, Hex, Pipeline, TypeRecord};
 
 use super::abi::{ACC_TRUNC, DEFAULT, Hid};
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, VolOutcome};
 use super::handle::Handle;
 use super::library::{Library, of_slot};
 use super::values::{Closer, Owned, checked, index};
@@ -28,11 +28,7 @@ struct OneChunk {
 }
 
 impl OneChunk {
-    fn new(
-        library: &'static Library,
-        record: &TypeRecord,
-        (dcpl, chunk): (Hid, &[u64]),
-    ) -> Outcome<OneChunk> {
+    fn new(library: &'static Library, record: &TypeRecord, dcpl: Hid, chunk: &[u64]) -> VolOutcome<OneChunk> {
         let f = &library.f;
         let fapl = plists::decode(library, &Hex::default(), c"H5P_CLS_FILE_ACCESS_ID_g")?;
         // SAFETY: the list is open.
@@ -47,10 +43,10 @@ impl OneChunk {
         checked(set, "H5Pset_vol")?;
         // SAFETY: the name ends in NUL; nothing of this name is made in storage.
         let file = unsafe { (f.H5Fcreate)(c"pario-filter".as_ptr(), ACC_TRUNC, DEFAULT, fapl.id) };
-        let file = Owned::new(library, file, (Closer::File, "H5Fcreate"))?;
+        let file = Owned::new(library, file, Closer::File, "H5Fcreate")?;
         let maximum = chunk.iter().map(|size| Some(*size)).collect();
         let shape =
-            space::create(library, &pario_container::Space::Simple { extent: chunk.to_vec(), maximum })?;
+            space::create(library, &pario_container::DataSpace::Simple { extent: chunk.to_vec(), maximum })?;
         // Filters see stored elements: values of variable length are their names.
         let element = if types::holds(&record.description).0 {
             types::bytes(library, index(record.size))?
@@ -58,7 +54,7 @@ impl OneChunk {
             types::decode(library, record)?
         };
         // SAFETY: a copy is changed, all identifiers are open.
-        let list = Owned::new(library, unsafe { (f.H5Pcopy)(dcpl) }, (Closer::Plist, "H5Pcopy"))?;
+        let list = Owned::new(library, unsafe { (f.H5Pcopy)(dcpl) }, Closer::Plist, "H5Pcopy")?;
         let rank = c_int::try_from(chunk.len()).map_err(|_| Failure::new("too many dimensions"))?;
         // SAFETY: the list of sizes has `rank` entries.
         checked(unsafe { (f.H5Pset_chunk)(list.id, rank, chunk.as_ptr()) }, "H5Pset_chunk")?;
@@ -71,11 +67,11 @@ impl OneChunk {
         let made = unsafe {
             (f.H5Dcreate2)(file.id, c"c".as_ptr(), element.id, shape.id, DEFAULT, list.id, DEFAULT)
         };
-        let dataset = Owned::new(library, made, (Closer::Dataset, "H5Dcreate2"))?;
+        let dataset = Owned::new(library, made, Closer::Dataset, "H5Dcreate2")?;
         Ok(OneChunk { dataset, _file: file, element, rank: chunk.len(), library })
     }
 
-    fn encode(&self, raw: &[u8]) -> Outcome<(Vec<u8>, u32)> {
+    fn encode(&self, raw: &[u8]) -> VolOutcome<(Vec<u8>, u32)> {
         let (f, zero) = (&self.library.f, vec![0_u64; self.rank]);
         let id = self.dataset.id;
         // SAFETY: the buffer holds one chunk of this type.
@@ -99,7 +95,7 @@ impl OneChunk {
         Ok((stored, mask))
     }
 
-    fn decode(&self, stored: &[u8], size: u64) -> Outcome<Vec<u8>> {
+    fn decode(&self, stored: &[u8], size: u64) -> VolOutcome<Vec<u8>> {
         let (f, zero) = (&self.library.f, vec![0_u64; self.rank]);
         let id = self.dataset.id;
         // SAFETY: the buffer has the size given.
@@ -120,12 +116,13 @@ impl OneChunk {
 pub(super) fn completed(
     library: &'static Library,
     record: &TypeRecord,
-    (dcpl, chunk): (Hid, &[u64]),
-) -> Outcome<Vec<FilterSpec>> {
-    let one = OneChunk::new(library, record, (dcpl, chunk))?;
+    dcpl: Hid,
+    chunk: &[u64],
+) -> VolOutcome<Vec<FilterSpec>> {
+    let one = OneChunk::new(library, record, dcpl, chunk)?;
     // SAFETY: the dataset is open.
     let list = unsafe { (library.f.H5Dget_create_plist)(one.dataset.id) };
-    let list = Owned::new(library, list, (Closer::Plist, "H5Dget_create_plist"))?;
+    let list = Owned::new(library, list, Closer::Plist, "H5Dget_create_plist")?;
     plists::filters(library, list.id)
 }
 
@@ -140,7 +137,7 @@ struct LibraryFilters {
 }
 
 impl LibraryFilters {
-    fn one(&self, mask: u32) -> Outcome<OneChunk> {
+    fn one(&self, mask: u32) -> VolOutcome<OneChunk> {
         let library = of_slot(self.slot);
         let properties = if mask == 0 { &self.properties } else { &Hex::default() };
         let list = plists::decode(library, properties, c"H5P_CLS_DATASET_CREATE_ID_g")?;
@@ -148,7 +145,7 @@ impl LibraryFilters {
             // HDF5 2.0 ignores the mask of a chunk that was just written raw: the list has only the filters that were applied.
             self.applied(mask).try_for_each(|filter| add_filter(library, list.id, filter))?;
         }
-        OneChunk::new(library, &self.record, (list.id, &self.chunk))
+        OneChunk::new(library, &self.record, list.id, &self.chunk)
     }
 
     /// Filters that a mask leaves in.
@@ -158,7 +155,7 @@ impl LibraryFilters {
     }
 }
 
-fn add_filter(library: &Library, list: Hid, filter: &FilterSpec) -> Outcome<()> {
+fn add_filter(library: &Library, list: Hid, filter: &FilterSpec) -> VolOutcome<()> {
     // A chunk has one dimension at least, which filters need; the shape is set later.
     let (count, values) = (filter.parameters.len(), filter.parameters.as_ptr());
     // SAFETY: the list is open, the parameters are as many as said.
@@ -181,7 +178,7 @@ impl ExternalFilters for LibraryFilters {
 }
 
 /// Gives a dataset with other filters than the built-in ones this engine.
-pub(super) fn attach(library: &'static Library, handle: &Handle) -> Outcome<()> {
+pub(super) fn attach(library: &'static Library, handle: &Handle) -> VolOutcome<()> {
     let id = handle.object();
     let known =
         handle.tree()?.header(id)?.dataset().is_none_or(|dataset| Pipeline::is_known(&dataset.filters));
@@ -190,8 +187,8 @@ pub(super) fn attach(library: &'static Library, handle: &Handle) -> Outcome<()> 
     }
     let facts = dataset::dataset_of(handle)?;
     let chunk = match facts.layout {
-        Layout::Ordered { chunk } | Layout::Indexed { chunk } => chunk,
-        Layout::Contiguous => return Ok(()),
+        DataLayout::Ordered { chunk } | DataLayout::Indexed { chunk } => chunk,
+        DataLayout::Contiguous => return Ok(()),
     };
     let engine = LibraryFilters {
         slot: library.slot,

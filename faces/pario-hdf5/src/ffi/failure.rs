@@ -20,7 +20,7 @@ pub(crate) struct Failure {
 }
 
 /// The result of a callback.
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub(crate) type VolOutcome<T> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(text: impl Into<String>) -> Failure {
@@ -31,7 +31,7 @@ impl Failure {
         Failure { text: text.into(), errno, said: false }
     }
 
-    /// Something that Pario refuses.
+    /// A request that Pario refuses.
     pub(crate) fn unsupported(what: &str) -> Failure {
         Failure { text: format!("not supported by Pario: {what}"), errno: 95, said: false }
     }
@@ -82,7 +82,7 @@ pub(crate) fn push(library: &Library, failure: &Failure) {
 }
 
 /// Runs a callback; a failure or panic goes to the error stack of the library in `slot`, and `failed` is returned.
-pub(crate) fn guard<T>(slot: usize, failed: T, body: impl FnOnce(&'static Library) -> Outcome<T>) -> T {
+pub(crate) fn guard<T>(slot: usize, failed: T, body: impl FnOnce(&'static Library) -> VolOutcome<T>) -> T {
     let library = of_slot(slot);
     let outcome = catch_unwind(AssertUnwindSafe(|| body(library)));
     let failure = match outcome {
@@ -100,6 +100,6 @@ pub(crate) fn guard<T>(slot: usize, failed: T, body: impl FnOnce(&'static Librar
 }
 
 /// A callback that returns `herr_t`.
-pub(crate) fn guard_status(slot: usize, body: impl FnOnce(&'static Library) -> Outcome<Herr>) -> Herr {
+pub(crate) fn guard_status(slot: usize, body: impl FnOnce(&'static Library) -> VolOutcome<Herr>) -> Herr {
     guard(slot, FAIL, body)
 }

@@ -2,24 +2,24 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
 
-use pario_container::{Name, ROOT_ID};
+use pario_container::{LinkName, ROOT_ID};
 
 use super::abi::{
     AccessibleArgs, ContainerInfo, DEFAULT, EqualArgs, FileNameArgs, Herr, Hid, ID_ATTR, ID_DATASET,
-    ID_DATATYPE, ID_FILE, ID_GROUP, OK, ObjectCountArgs, ObjectIdsArgs, Operation,
+    ID_DATATYPE, ID_FILE, ID_GROUP, OK, ObjectCountArgs, ObjectIdsArgs, VolOperation,
 };
-use super::failure::{Failure, Outcome, guard, guard_status};
-use super::handle::{Handle, Target};
+use super::failure::{Failure, VolOutcome, guard, guard_status};
+use super::handle::{Handle, HandleTarget};
 use super::library::Library;
 use super::values::{arguments, checked, operation, put, put_text, text};
 use super::{compat, plists, registry};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 /// Flags of `H5Fget_obj_count` and the types of identifiers they stand for.
 const COUNTED: [(c_uint, c_int); 5] =
     [(1, ID_FILE), (2, ID_DATASET), (4, ID_GROUP), (8, ID_DATATYPE), (16, ID_ATTR)];
 
-fn refuse_driver(library: &Library, fapl: Hid) -> Outcome<()> {
+fn refuse_driver(library: &Library, fapl: Hid) -> VolOutcome<()> {
     if fapl == DEFAULT {
         return Ok(());
     }
@@ -33,16 +33,13 @@ fn refuse_driver(library: &Library, fapl: Hid) -> Outcome<()> {
     Ok(())
 }
 
-fn handle_of(
-    slot: usize,
-    file: std::sync::Arc<registry::OpenFile>,
-    (flags, fapl): (c_uint, Hid),
-) -> *mut c_void {
-    stats::add(Count::Files, 1);
+fn handle_of(slot: usize, file: std::sync::Arc<registry::OpenTree>, flags: c_uint, fapl: Hid) -> *mut c_void {
+    stats::add(ServedCount::Files, 1);
     // SAFETY: the list is open; the copy is closed with the handle.
     let fapl =
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         if fapl == DEFAULT { 0 } else { unsafe { (super::library::of_slot(slot).f.H5Pcopy)(fapl) }.max(0) };
-    Handle { slot, file, target: Target::File { fapl }, path: Name::from("/"), flags }.into_raw()
+    Handle { slot, file, target: HandleTarget::File { fapl }, path: LinkName::from("/"), flags }.into_raw()
 }
 
 pub(super) unsafe extern "C" fn create<const S: usize>(
@@ -66,7 +63,8 @@ pub(super) unsafe extern "C" fn create<const S: usize>(
         Ok(handle_of(
             S,
             registry::create(&text(name)?, flags, properties)?,
-            (flags | super::abi::ACC_RDWR, fapl),
+            flags | super::abi::ACC_RDWR,
+            fapl,
         ))
     })
 }
@@ -81,13 +79,13 @@ pub(super) unsafe extern "C" fn open<const S: usize>(
     guard(S, std::ptr::null_mut(), |library| {
         compat::install();
         refuse_driver(library, fapl)?;
-        Ok(handle_of(S, registry::open(&text(name)?, flags)?, (flags, fapl)))
+        Ok(handle_of(S, registry::open(&text(name)?, flags)?, flags, fapl))
     })
 }
 
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
@@ -109,7 +107,9 @@ pub(super) unsafe extern "C" fn get(
             2 => {
                 let properties = match &handle.tree()?.header(ROOT_ID)?.body {
                     pario_container::ObjectBody::Group { properties } => properties.clone(),
-                    _ => return Err(Failure::new("the root is no group")),
+                    pario_container::ObjectBody::Dataset(_) | pario_container::ObjectBody::Type { .. } => {
+                        return Err(Failure::new("the root is no group"));
+                    }
                 };
                 let fcpl: &mut Hid = arguments(args);
                 *fcpl = plists::decode(library, &properties, c"H5P_CLS_FILE_CREATE_ID_g")?.release();
@@ -153,13 +153,13 @@ pub(super) unsafe extern "C" fn get(
 /// The access list by which a file was opened.
 fn list_of(handle: &Handle) -> Hid {
     match handle.target {
-        Target::File { fapl } => fapl,
-        Target::Object(_) | Target::Attribute { .. } => DEFAULT,
+        HandleTarget::File { fapl } => fapl,
+        HandleTarget::Object(_) | HandleTarget::Attribute { .. } => DEFAULT,
     }
 }
 
 /// An access list that leads to Pario again.
-fn file_access(library: &'static Library) -> Outcome<Hid> {
+fn file_access(library: &'static Library) -> VolOutcome<Hid> {
     let class = library.variables.get(c"H5P_CLS_FILE_ACCESS_ID_g")?;
     // SAFETY: the class is HDF5's own.
     let fapl = checked(unsafe { (library.f.H5Pcreate)(class) }, "H5Pcreate")?;
@@ -199,7 +199,7 @@ unsafe extern "C" fn collect(id: Hid, data: *mut c_void) -> Herr {
     0
 }
 
-fn open_ids(library: &'static Library, handle: &Handle, types: c_uint) -> Outcome<Vec<Hid>> {
+fn open_ids(library: &'static Library, handle: &Handle, types: c_uint) -> VolOutcome<Vec<Hid>> {
     let mut search = Search { library, handle, kind: 0, found: Vec::new() };
     for (flag, kind) in COUNTED {
         if types & flag != 0 {
@@ -214,7 +214,7 @@ fn open_ids(library: &'static Library, handle: &Handle, types: c_uint) -> Outcom
 
 pub(super) unsafe extern "C" fn specific<const S: usize>(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
@@ -224,7 +224,7 @@ pub(super) unsafe extern "C" fn specific<const S: usize>(
             1 => {
                 let handle = Handle::borrow(object)?;
                 let target: &mut *mut *mut c_void = arguments(args);
-                put(*target, handle_of(handle.slot, handle.file.clone(), (handle.flags, list_of(handle))));
+                put(*target, handle_of(handle.slot, handle.file.clone(), handle.flags, list_of(handle)));
             }
             2 => {
                 compat::install();

@@ -2,15 +2,15 @@
 
 use std::ffi::{c_char, c_uint, c_void};
 
-use pario_container::{Kind, Name, ObjectBody};
+use pario_container::{Kind, LinkName, NewLink, ObjectBody};
 
-use super::abi::{DEFAULT, GroupInfo, GroupInfoArgs, Herr, Hid, LocParams, OK, Operation};
-use super::failure::{Failure, Outcome, guard, guard_status};
+use super::abi::{DEFAULT, GroupInfo, GroupInfoArgs, Herr, Hid, LocParams, OK, VolOperation};
+use super::failure::{Failure, VolOutcome, guard, guard_status};
 use super::handle::Handle;
 use super::library::Library;
 use super::values::{arguments, bytes, checked, operation, put};
 use super::{location, plists};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 /// Where a new object goes.
 pub(super) struct NewPlace {
@@ -22,14 +22,14 @@ pub(super) struct NewPlace {
 }
 
 /// Makes an object and returns its handle.
-pub(super) fn make(library: &Library, new: &NewPlace, (body, timed): (ObjectBody, bool)) -> Outcome<Handle> {
+pub(super) fn make(library: &Library, new: &NewPlace, body: ObjectBody, timed: bool) -> VolOutcome<Handle> {
     let handle = Handle::borrow(new.object)?;
     let start = location::object(library, handle, new.location)?;
     if new.name.is_null() {
         let mut tree = start.file.tree()?;
         let id = tree.create_anonymous(body, timed)?;
         drop(tree);
-        return Handle::of_object(handle, (&start.file, id, Name::default()));
+        return Handle::of_object(handle, &start.file, id, LinkName::default());
     }
     let path = bytes(new.name)?;
     let (parents, utf8) = plists::link_creation(library, new.lcpl)?;
@@ -38,9 +38,9 @@ pub(super) fn make(library: &Library, new: &NewPlace, (body, timed): (ObjectBody
         tree.create_parents(start.id, &path, &pario_container::Hex::default())?;
     }
     let (group, name) = tree.split(start.id, &path)?;
-    let id = tree.create_named((group, &name, utf8), body, timed)?;
+    let id = tree.create_named(NewLink { group, name: &name, utf8 }, body, timed)?;
     drop(tree);
-    Handle::of_object(handle, (&start.file, id, location::joined(&start.path, &path)))
+    Handle::of_object(handle, &start.file, id, location::joined(&start.path, &path))
 }
 
 /// Opens an object of one kind.
@@ -49,18 +49,18 @@ pub(super) fn open_kind(
     (object, location): (*mut c_void, *const LocParams),
     name: *const c_char,
     (kind, lapl): (Kind, Hid),
-) -> Outcome<Handle> {
+) -> VolOutcome<Handle> {
     let handle = Handle::borrow(object)?;
     let start = location::object(library, handle, location)?;
-    let near = Handle::of_object(handle, (&start.file, start.id, start.path))?;
-    let found = location::find(library, &near, (&bytes(name)?, lapl));
+    let near = Handle::of_object(handle, &start.file, start.id, start.path)?;
+    let found = location::find(library, &near, &bytes(name)?, lapl);
     Box::new(near).close()?;
     let found = found?;
     let is = found.file.tree()?.header(found.id)?.kind();
     if is != kind {
         return Err(Failure::new(format!("`{}` is a {}, not a {}", found.path, is.word(), kind.word())));
     }
-    Handle::of_object(handle, (&found.file, found.id, found.path))
+    Handle::of_object(handle, &found.file, found.id, found.path)
 }
 
 pub(super) unsafe extern "C" fn create(
@@ -74,10 +74,10 @@ pub(super) unsafe extern "C" fn create(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Groups, 1);
+        stats::add(ServedCount::Groups, 1);
         let body = ObjectBody::Group { properties: plists::encode(library, gcpl)? };
         let timed = plists::timed(library, gcpl)?;
-        Ok(make(library, &NewPlace { object, location, name, lcpl }, (body, timed))?.into_raw())
+        Ok(make(library, &NewPlace { object, location, name, lcpl }, body, timed)?.into_raw())
     })
 }
 
@@ -90,13 +90,13 @@ pub(super) unsafe extern "C" fn open(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Groups, 1);
+        stats::add(ServedCount::Groups, 1);
         Ok(open_kind(library, (object, location), name, (Kind::Group, DEFAULT))?.into_raw())
     })
 }
 
 /// Whether creation order of links is tracked.
-pub(super) fn tracks_order(library: &'static Library, handle: &Handle, group: u64) -> Outcome<bool> {
+pub(super) fn tracks_order(library: &'static Library, handle: &Handle, group: u64) -> VolOutcome<bool> {
     let properties = match &handle.tree()?.header(group)?.body {
         ObjectBody::Group { properties } => properties.clone(),
         ObjectBody::Dataset(_) | ObjectBody::Type { .. } => return Ok(false),
@@ -108,6 +108,7 @@ pub(super) fn tracks_order(library: &'static Library, handle: &Handle, group: u6
     let mut flags: c_uint = 0;
     // SAFETY: the list is open; the place outlives the call.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Pget_link_creation_order)(plist.id, &raw mut flags) },
         "H5Pget_link_creation_order",
     )?;
@@ -116,12 +117,12 @@ pub(super) fn tracks_order(library: &'static Library, handle: &Handle, group: u6
 
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Groups, 1);
+        stats::add(ServedCount::Groups, 1);
         let handle = Handle::borrow(object)?;
         match operation(args) {
             0 => {
@@ -153,7 +154,7 @@ pub(super) unsafe extern "C" fn get(
 
 pub(super) unsafe extern "C" fn specific(
     object: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {

@@ -6,31 +6,31 @@ use std::collections::HashSet;
 use std::ffi::c_void;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use pario_container::{Kind, Name, ROOT_ID, Tree};
+use pario_container::{Kind, LinkName, ROOT_ID, Tree};
 
 use super::abi::{ID_ATTR, ID_DATASET, ID_DATATYPE, ID_FILE, ID_GROUP};
-use super::failure::{Failure, Outcome};
-use super::registry::OpenFile;
+use super::failure::{Failure, VolOutcome};
+use super::registry::OpenTree;
 
 /// What a handle stands for.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum HandleTarget {
     /// A file, and its root group, with the program's access list (0 for none).
     File { fapl: i64 },
     /// A group, dataset or committed type.
     Object(u64),
     /// An attribute of an object.
-    Attribute { owner: u64, name: Name },
+    Attribute { owner: u64, name: LinkName },
 }
 
 /// An open object of the program.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) slot: usize,
-    pub(crate) file: Arc<OpenFile>,
-    pub(crate) target: Target,
+    pub(crate) file: Arc<OpenTree>,
+    pub(crate) target: HandleTarget,
     /// The path by which it was opened.
-    pub(crate) path: Name,
+    pub(crate) path: LinkName,
     /// Flags of the file at opening.
     pub(crate) flags: u32,
 }
@@ -43,12 +43,17 @@ fn live() -> MutexGuard<'static, HashSet<usize>> {
 
 impl Handle {
     /// A handle of an object, perhaps of another file.
-    pub(crate) fn of_object(near: &Handle, (file, id, path): (&Arc<OpenFile>, u64, Name)) -> Outcome<Handle> {
+    pub(crate) fn of_object(
+        near: &Handle,
+        file: &Arc<OpenTree>,
+        id: u64,
+        path: LinkName,
+    ) -> VolOutcome<Handle> {
         file.tree()?.hold(id)?;
         Ok(Handle {
             slot: near.slot,
             file: file.clone(),
-            target: Target::Object(id),
+            target: HandleTarget::Object(id),
             path,
             flags: near.flags,
         })
@@ -62,7 +67,7 @@ impl Handle {
     }
 
     /// The handle behind a pointer of HDF5.
-    pub(crate) fn borrow<'a>(pointer: *const c_void) -> Outcome<&'a Handle> {
+    pub(crate) fn borrow<'a>(pointer: *const c_void) -> VolOutcome<&'a Handle> {
         if !live().contains(&(pointer as usize)) {
             return Err(Failure::new("an object of another connector, or one that is closed"));
         }
@@ -71,7 +76,7 @@ impl Handle {
     }
 
     /// Takes the handle back from HDF5.
-    pub(crate) fn take(pointer: *mut c_void) -> Outcome<Box<Handle>> {
+    pub(crate) fn take(pointer: *mut c_void) -> VolOutcome<Box<Handle>> {
         if !live().remove(&(pointer as usize)) {
             return Err(Failure::new("an object of another connector, or one that is closed"));
         }
@@ -87,36 +92,38 @@ impl Handle {
     /// The object: the root group of a file, the owner of an attribute.
     pub(crate) fn object(&self) -> u64 {
         match &self.target {
-            Target::File { .. } => ROOT_ID,
-            Target::Object(id) => *id,
-            Target::Attribute { owner, .. } => *owner,
+            HandleTarget::File { .. } => ROOT_ID,
+            HandleTarget::Object(id) => *id,
+            HandleTarget::Attribute { owner, .. } => *owner,
         }
     }
 
-    pub(crate) fn attribute(&self) -> Outcome<(u64, &Name)> {
+    pub(crate) fn attribute(&self) -> VolOutcome<(u64, &LinkName)> {
         match &self.target {
-            Target::Attribute { owner, name } => Ok((*owner, name)),
-            Target::File { .. } | Target::Object(_) => Err(Failure::new("an attribute is needed")),
+            HandleTarget::Attribute { owner, name } => Ok((*owner, name)),
+            HandleTarget::File { .. } | HandleTarget::Object(_) => {
+                Err(Failure::new("an attribute is needed"))
+            }
         }
     }
 
-    pub(crate) fn tree(&self) -> Outcome<TreeGuard<'_>> {
+    pub(crate) fn tree(&self) -> VolOutcome<TreeGuard<'_>> {
         self.file.tree()
     }
 
     /// `H5I_type_t` of the handle.
-    pub(crate) fn id_type(&self) -> Outcome<i32> {
+    pub(crate) fn id_type(&self) -> VolOutcome<i32> {
         match &self.target {
-            Target::File { .. } => Ok(ID_FILE),
-            Target::Attribute { .. } => Ok(ID_ATTR),
-            Target::Object(id) => Ok(id_type(self.tree()?.header(*id)?.kind())),
+            HandleTarget::File { .. } => Ok(ID_FILE),
+            HandleTarget::Attribute { .. } => Ok(ID_ATTR),
+            HandleTarget::Object(id) => Ok(id_type(self.tree()?.header(*id)?.kind())),
         }
     }
 
     /// Ends the use of the object.
-    pub(crate) fn close(self: Box<Handle>) -> Outcome<()> {
+    pub(crate) fn close(self: Box<Handle>) -> VolOutcome<()> {
         let id = self.object();
-        if let Target::File { fapl } = self.target {
+        if let HandleTarget::File { fapl } = self.target {
             if fapl != 0 {
                 // SAFETY: the list is a copy that this handle owns.
                 unsafe { (super::library::of_slot(self.slot).f.H5Pclose)(fapl) };

@@ -26,7 +26,7 @@ macro_rules! functions {
         /// Functions of one HDF5 library.
         #[expect(non_snake_case, reason = "these are the names of HDF5")]
         #[derive(Debug)]
-        pub(crate) struct Functions {
+        pub(crate) struct HdfFunctions {
             $(pub(crate) $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
             /// Variadic.
             pub(crate) H5Epush2: unsafe extern "C" fn(
@@ -34,13 +34,13 @@ macro_rules! functions {
             ) -> Herr,
         }
 
-        impl Functions {
-            fn load(handle: *mut c_void) -> Result<Functions, String> {
-                Ok(Functions {
+        impl HdfFunctions {
+            fn load(handle: *mut c_void) -> Result<HdfFunctions, String> {
+                Ok(HdfFunctions {
                     $($name: {
                         let names = [stringify!($name) $(, stringify!($other))?];
                         let address = find(handle, &names)?;
-                        // SAFETY: the symbol is the function of this name, whose signature is that of HDF5's headers.
+                        // SAFETY: the symbol is the function of this name, with the signature of HDF5's headers.
                         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $ret>(address) }
                     },)*
                     H5Epush2: {
@@ -215,7 +215,7 @@ impl Variables {
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) slot: usize,
-    pub(crate) f: Functions,
+    pub(crate) f: HdfFunctions,
     pub(crate) variables: Variables,
     /// Address at which it is loaded.
     base: usize,
@@ -265,6 +265,6 @@ pub(crate) fn of_address(address: *const c_void) -> Result<&'static Library, Str
         let name = unsafe { CStr::from_ptr(info.dli_fname) };
         return Err(format!("{} cannot be opened again", name.to_string_lossy()));
     }
-    let f = Functions::load(handle)?;
+    let f = HdfFunctions::load(handle)?;
     Ok(cell.get_or_init(|| Library { slot, f, variables: Variables { handle: handle as usize }, base }))
 }

@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use pario_container::{Kind, LinkRow, LinkTarget, Name};
+use pario_container::{Kind, LinkName, LinkRow, LinkTarget, NewLink};
 
 use super::abi::{
     BY_NAME, HardLinkArgs, Herr, Hid, LINK_EXTERNAL, LINK_HARD, LINK_SOFT, LinkInfo, LinkIterateArgs,
-    LinkValue, LinkValueArgs, LocParams, OK, Operation, TextArgs, Token, UserLinkArgs,
+    LinkValue, LinkValueArgs, LocParams, OK, TextArgs, Token, UserLinkArgs, VolOperation,
 };
-use super::failure::{Failure, Outcome, guard_status};
+use super::failure::{Failure, VolOutcome, guard_status};
 use super::group::tracks_order;
 use super::handle::Handle;
 use super::library::Library;
-use super::location::{self, Place, ordered_links};
+use super::location::{self, ObjectPlace, ordered_links};
 use super::plists;
 use super::values::{arguments, checked, index, length, memory, memory_mut, name, operation, put, put_text};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 /// An identifier of a handle, for a function of the program; closed when it goes out of scope.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    pub(super) fn new(library: &'static Library, handle: Handle) -> Outcome<Registered> {
+    pub(super) fn new(library: &'static Library, handle: Handle) -> VolOutcome<Registered> {
         let kind = handle.id_type()?;
         let raw = handle.into_raw();
         // SAFETY: the handle is live, and its close callback takes it back.
@@ -46,7 +46,7 @@ impl Drop for Registered {
 }
 
 /// A name for C.
-pub(super) fn c_text(name: &Name) -> Outcome<CString> {
+pub(super) fn c_text(name: &LinkName) -> VolOutcome<CString> {
     CString::new(name.0.clone()).map_err(|_| Failure::new("a name holds a NUL byte"))
 }
 
@@ -54,8 +54,9 @@ pub(super) fn c_text(name: &Name) -> Outcome<CString> {
 fn new_link(
     library: &Library,
     handle: &Handle,
-    (location, lcpl): (*const LocParams, Hid),
-) -> Outcome<(u64, Name, bool)> {
+    location: *const LocParams,
+    lcpl: Hid,
+) -> VolOutcome<(u64, LinkName, bool)> {
     let (parents, utf8) = plists::link_creation(library, lcpl)?;
     // SAFETY: HDF5 passes valid parameters.
     let known = unsafe { &*location };
@@ -72,7 +73,7 @@ fn new_link(
 }
 
 pub(super) unsafe extern "C" fn create(
-    args: *mut Operation,
+    args: *mut VolOperation,
     object: *mut c_void,
     location: *const LocParams,
     lcpl: Hid,
@@ -87,9 +88,9 @@ pub(super) unsafe extern "C" fn create(
         object
     };
     guard_status(Handle::slot_of(near), |library| {
-        stats::add(Count::Links, 1);
+        stats::add(ServedCount::Links, 1);
         let handle = Handle::borrow(near)?;
-        let (group, name, utf8) = new_link(library, handle, (location, lcpl))?;
+        let (group, name, utf8) = new_link(library, handle, location, lcpl)?;
         let target = match operation(args) {
             0 => {
                 let wanted: &mut HardLinkArgs = arguments(args);
@@ -100,7 +101,7 @@ pub(super) unsafe extern "C" fn create(
                         "a hard link cannot lead into another file; use an external link",
                     ));
                 }
-                handle.tree()?.link_hard((group, &name, utf8), place.id)?;
+                handle.tree()?.link_hard(NewLink { group, name: &name, utf8 }, place.id)?;
                 return Ok(OK);
             }
             1 => {
@@ -110,13 +111,13 @@ pub(super) unsafe extern "C" fn create(
             2 => user_target(arguments(args))?,
             kind => return Err(Failure::unsupported(&format!("links of kind {kind}"))),
         };
-        handle.tree()?.link_other((group, &name, utf8), target)?;
+        handle.tree()?.link_other(NewLink { group, name: &name, utf8 }, target)?;
         Ok(OK)
     })
 }
 
 /// An external link is flags, a file name and a path, both with a final NUL.
-fn user_target(args: &UserLinkArgs) -> Outcome<LinkTarget> {
+fn user_target(args: &UserLinkArgs) -> VolOutcome<LinkTarget> {
     let data = memory(args.buffer, args.size);
     if args.class != LINK_EXTERNAL {
         return Ok(LinkTarget::User { class: args.class, data: pario_container::Hex(data.to_vec()) });
@@ -124,7 +125,7 @@ fn user_target(args: &UserLinkArgs) -> Outcome<LinkTarget> {
     let mut texts = data.get(1..).unwrap_or_default().split(|byte| *byte == 0);
     match (texts.next(), texts.next()) {
         (Some(file), Some(path)) => {
-            Ok(LinkTarget::External { file: Name(file.to_vec()), path: Name(path.to_vec()) })
+            Ok(LinkTarget::External { file: LinkName(file.to_vec()), path: LinkName(path.to_vec()) })
         }
         _ => Err(Failure::new("the external link is incomplete")),
     }
@@ -200,22 +201,22 @@ fn transfer(
         _ => (source, target),
     };
     guard_status(Handle::slot_of(source), |library| {
-        stats::add(Count::Links, 1);
+        stats::add(ServedCount::Links, 1);
         let (source, target) = (Handle::borrow(source)?, Handle::borrow(target)?);
         if !std::sync::Arc::ptr_eq(&source.file, &target.file) {
             return Err(Failure::new("a link cannot move to another file"));
         }
         let (_, group, name) = location::link(library, source, from)?;
         let row = source.tree()?.link(group, &name)?;
-        let (new_group, new_name, utf8) = new_link(library, target, (to, lcpl))?;
+        let (new_group, new_name, utf8) = new_link(library, target, to, lcpl)?;
         let mut tree = source.tree()?;
         if moves {
             tree.move_link((group, &name), (new_group, &new_name))?;
         } else if let LinkTarget::Hard { id, .. } = row.target {
             tree.find(group, &name.0)?;
-            tree.link_hard((new_group, &new_name, utf8), id)?;
+            tree.link_hard(NewLink { group: new_group, name: &new_name, utf8 }, id)?;
         } else {
-            tree.link_other((new_group, &new_name, utf8), row.target)?;
+            tree.link_other(NewLink { group: new_group, name: &new_name, utf8 }, row.target)?;
         }
         Ok(OK)
     })
@@ -224,12 +225,12 @@ fn transfer(
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
     location: *const LocParams,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Links, 1);
+        stats::add(ServedCount::Links, 1);
         let handle = Handle::borrow(object)?;
         let (place, row) = location::link_row(library, handle, location)?;
         match operation(args) {
@@ -253,8 +254,8 @@ pub(super) unsafe extern "C" fn get(
     })
 }
 
-fn tracked(library: &'static Library, near: &Handle, group: &Place) -> Outcome<bool> {
-    let handle = Handle::of_object(near, (&group.file, group.id, Name::default()))?;
+fn tracked(library: &'static Library, near: &Handle, group: &ObjectPlace) -> VolOutcome<bool> {
+    let handle = Handle::of_object(near, &group.file, group.id, LinkName::default())?;
     let tracked = tracks_order(library, &handle, group.id);
     Box::new(handle).close()?;
     tracked
@@ -263,12 +264,12 @@ fn tracked(library: &'static Library, near: &Handle, group: &Place) -> Outcome<b
 pub(super) unsafe extern "C" fn specific(
     object: *mut c_void,
     location: *const LocParams,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Links, 1);
+        stats::add(ServedCount::Links, 1);
         let handle = Handle::borrow(object)?;
         match operation(args) {
             0 => {
@@ -283,14 +284,14 @@ pub(super) unsafe extern "C" fn specific(
             }
             2 => {
                 let place = location::object(library, handle, location)?;
-                iterate(library, (handle, &place), arguments(args))
+                iterate(library, handle, &place, arguments(args))
             }
             kind => Err(Failure::unsupported(&format!("operation {kind} of links"))),
         }
     })
 }
 
-fn exists_at(library: &Library, handle: &Handle, location: *const LocParams) -> Outcome<bool> {
+fn exists_at(library: &Library, handle: &Handle, location: *const LocParams) -> VolOutcome<bool> {
     // SAFETY: HDF5 passes valid parameters.
     let known = unsafe { &*location };
     if known.kind == BY_NAME {
@@ -305,7 +306,7 @@ fn exists_at(library: &Library, handle: &Handle, location: *const LocParams) -> 
 }
 
 /// What an iteration over links still has to visit.
-struct Walk<'a> {
+struct LinkWalk<'a> {
     library: &'static Library,
     near: &'a Handle,
     args: &'a LinkIterateArgs,
@@ -314,26 +315,27 @@ struct Walk<'a> {
 
 fn iterate(
     library: &'static Library,
-    (handle, place): (&Handle, &Place),
+    handle: &Handle,
+    place: &ObjectPlace,
     args: &LinkIterateArgs,
-) -> Outcome<Herr> {
+) -> VolOutcome<Herr> {
     let shown =
-        Registered::new(library, Handle::of_object(handle, (&place.file, place.id, place.path.clone()))?)?;
-    let mut walk = Walk { library, near: handle, args, seen: HashSet::from([place.id]) };
-    let result = walk.group((place, shown.id), b"");
+        Registered::new(library, Handle::of_object(handle, &place.file, place.id, place.path.clone())?)?;
+    let mut walk = LinkWalk { library, near: handle, args, seen: HashSet::from([place.id]) };
+    let result = walk.group(place, shown.id, b"");
     drop(shown);
     result
 }
 
-impl Walk<'_> {
-    fn group(&mut self, (place, shown): (&Place, Hid), prefix: &[u8]) -> Outcome<Herr> {
+impl LinkWalk<'_> {
+    fn group(&mut self, place: &ObjectPlace, shown: Hid, prefix: &[u8]) -> VolOutcome<Herr> {
         let operator = self.args.operator.ok_or_else(|| Failure::new("a function is missing"))?;
         let tracked = tracked(self.library, self.near, place)?;
-        let rows = ordered_links(&mut place.file.tree()?, place.id, (self.args.index, self.args.order))?;
+        let rows = ordered_links(&mut place.file.tree()?, place.id, self.args.index, self.args.order)?;
         // SAFETY: HDF5 passes a place for the position, or none.
         let start = if self.args.position.is_null() { 0 } else { unsafe { *self.args.position } };
         for (position, row) in rows.iter().enumerate().skip(index(start)) {
-            let path = Name([prefix, &row.name.0].concat());
+            let path = LinkName([prefix, &row.name.0].concat());
             let (text, info) = (c_text(&path)?, info(row, tracked));
             // SAFETY: the program's function gets what HDF5 promises; the tree is not locked.
             let mut result = unsafe { operator(shown, text.as_ptr(), &raw const info, self.args.data) };
@@ -352,10 +354,10 @@ impl Walk<'_> {
 
     fn descend(
         &mut self,
-        (place, shown): (&Place, Hid),
-        (id, name): (u64, &Name),
-        path: &Name,
-    ) -> Outcome<Herr> {
+        (place, shown): (&ObjectPlace, Hid),
+        (id, name): (u64, &LinkName),
+        path: &LinkName,
+    ) -> VolOutcome<Herr> {
         // The program's function may have removed it.
         if place.file.tree()?.find(place.id, &name.0).is_err() {
             return Ok(OK);
@@ -364,7 +366,7 @@ impl Walk<'_> {
         if !is_group || !self.seen.insert(id) {
             return Ok(OK);
         }
-        let inner = Place { file: place.file.clone(), id, path: path.clone() };
-        self.group((&inner, shown), &[&path.0[..], b"/"].concat())
+        let inner = ObjectPlace { file: place.file.clone(), id, path: path.clone() };
+        self.group(&inner, shown, &[&path.0[..], b"/"].concat())
     }
 }

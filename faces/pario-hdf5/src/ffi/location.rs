@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pario_container::{Found, Header, LinkRow, Name, ROOT_ID};
+use pario_container::{Found, Header, LinkName, LinkRow, ROOT_ID};
 
 use super::abi::{ACC_RDWR, BY_INDEX, BY_NAME, BY_SELF, BY_TOKEN, DEFAULT, LocByIndex, LocParams};
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, VolOutcome};
 use super::handle::{Handle, TreeGuard};
 use super::library::Library;
-use super::registry::{self, OpenFile};
+use super::registry::{self, OpenTree};
 use super::values::{bytes, index};
 
 /// External links followed on one path.
@@ -17,14 +17,18 @@ const EXTERNAL_MAX: u32 = 16;
 
 /// An object and the file that holds it.
 #[derive(Debug)]
-pub(crate) struct Place {
-    pub(crate) file: Arc<OpenFile>,
+pub(crate) struct ObjectPlace {
+    pub(crate) file: Arc<OpenTree>,
     pub(crate) id: u64,
-    pub(crate) path: Name,
+    pub(crate) path: LinkName,
 }
 
 /// The object that location parameters name.
-pub(crate) fn object(library: &Library, handle: &Handle, location: *const LocParams) -> Outcome<Place> {
+pub(crate) fn object(
+    library: &Library,
+    handle: &Handle,
+    location: *const LocParams,
+) -> VolOutcome<ObjectPlace> {
     // SAFETY: HDF5 passes valid parameters.
     let location = unsafe { &*location };
     match location.kind {
@@ -32,7 +36,7 @@ pub(crate) fn object(library: &Library, handle: &Handle, location: *const LocPar
         BY_NAME => {
             // SAFETY: the kind says which member is set.
             let by = unsafe { location.data.name };
-            find(library, handle, (&bytes(by.name)?, by.lapl))
+            find(library, handle, &bytes(by.name)?, by.lapl)
         }
         BY_INDEX => {
             // SAFETY: as above.
@@ -41,11 +45,11 @@ pub(crate) fn object(library: &Library, handle: &Handle, location: *const LocPar
             let inside = Handle {
                 slot: handle.slot,
                 file: group.file.clone(),
-                target: super::handle::Target::Object(group.id),
+                target: super::handle::HandleTarget::Object(group.id),
                 path: group.path,
                 flags: handle.flags,
             };
-            find(library, &inside, (&row.name.0, by.lapl))
+            find(library, &inside, &row.name.0, by.lapl)
         }
         BY_TOKEN => {
             // SAFETY: as above; the token lives during the call.
@@ -54,31 +58,31 @@ pub(crate) fn object(library: &Library, handle: &Handle, location: *const LocPar
             let id = tree.find_id(id)?;
             let path = tree.path_of(id).unwrap_or_default();
             drop(tree);
-            Ok(Place { file: handle.file.clone(), id, path })
+            Ok(ObjectPlace { file: handle.file.clone(), id, path })
         }
         kind => Err(Failure::new(format!("unknown kind of location {kind}"))),
     }
 }
 
-fn own(handle: &Handle) -> Place {
-    Place { file: handle.file.clone(), id: handle.object(), path: handle.path.clone() }
+fn own(handle: &Handle) -> ObjectPlace {
+    ObjectPlace { file: handle.file.clone(), id: handle.object(), path: handle.path.clone() }
 }
 
 /// The object at a path.
-pub(crate) fn find(library: &Library, handle: &Handle, (path, lapl): (&[u8], i64)) -> Outcome<Place> {
+pub(crate) fn find(library: &Library, handle: &Handle, path: &[u8], lapl: i64) -> VolOutcome<ObjectPlace> {
     let mut at = own(handle);
     let mut rest = path.to_vec();
     for _ in 0..EXTERNAL_MAX {
         let found = at.file.tree()?.find(at.id, &rest)?;
         match found {
             Found::Object(id) => {
-                at.path = shown_path(&at.file.tree()?, id, (&at.path, &rest));
+                at.path = shown_path(&at.file.tree()?, id, &at.path, &rest);
                 at.id = id;
                 return Ok(at);
             }
             Found::External { file, path } => {
-                let next = open_external(library, &at.file, (&file, lapl))?;
-                at = Place { file: next, id: ROOT_ID, path: Name::from("/") };
+                let next = open_external(library, &at.file, &file, lapl)?;
+                at = ObjectPlace { file: next, id: ROOT_ID, path: LinkName::from("/") };
                 rest = path.0;
             }
         }
@@ -87,12 +91,12 @@ pub(crate) fn find(library: &Library, handle: &Handle, (path, lapl): (&[u8], i64
 }
 
 /// The path of an object: where it lies, or how it was reached if it has several names.
-fn shown_path(tree: &TreeGuard<'_>, id: u64, (start, path): (&Name, &[u8])) -> Name {
+fn shown_path(tree: &TreeGuard<'_>, id: u64, start: &LinkName, path: &[u8]) -> LinkName {
     tree.path_of(id).unwrap_or_else(|| joined(start, path))
 }
 
 /// A path seen from a start.
-pub(crate) fn joined(start: &Name, path: &[u8]) -> Name {
+pub(crate) fn joined(start: &LinkName, path: &[u8]) -> LinkName {
     let mut all = if path.first() == Some(&b'/') { Vec::new() } else { start.0.clone() };
     for part in path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".") {
         if all.last() != Some(&b'/') {
@@ -100,10 +104,15 @@ pub(crate) fn joined(start: &Name, path: &[u8]) -> Name {
         }
         all.extend(part);
     }
-    if all.is_empty() { Name::from("/") } else { Name(all) }
+    if all.is_empty() { LinkName::from("/") } else { LinkName(all) }
 }
 
-fn open_external(library: &Library, from: &OpenFile, (file, lapl): (&Name, i64)) -> Outcome<Arc<OpenFile>> {
+fn open_external(
+    library: &Library,
+    from: &OpenTree,
+    file: &LinkName,
+    lapl: i64,
+) -> VolOutcome<Arc<OpenTree>> {
     let wanted = String::from_utf8(file.0.clone()).map_err(|_| Failure::new("a file name is not UTF-8"))?;
     let wanted = PathBuf::from(wanted);
     let mut candidates = Vec::new();
@@ -129,7 +138,7 @@ fn open_external(library: &Library, from: &OpenFile, (file, lapl): (&Name, i64))
     Err(Failure::with_errno(format!("external link to {}: {}", wanted.display(), last.text), last.errno()))
 }
 
-fn prefix(library: &Library, lapl: i64) -> Outcome<Option<PathBuf>> {
+fn prefix(library: &Library, lapl: i64) -> VolOutcome<Option<PathBuf>> {
     if lapl == DEFAULT {
         return Ok(None);
     }
@@ -146,7 +155,7 @@ pub(crate) fn link(
     library: &Library,
     handle: &Handle,
     location: *const LocParams,
-) -> Outcome<(Arc<OpenFile>, u64, Name)> {
+) -> VolOutcome<(Arc<OpenTree>, u64, LinkName)> {
     // SAFETY: HDF5 passes valid parameters.
     let location = unsafe { &*location };
     if location.kind != BY_NAME {
@@ -161,7 +170,7 @@ pub(crate) fn link(
         Some(at) => (if at == 0 { &b"/"[..] } else { &trimmed[..at] }, &trimmed[at + 1..]),
         None => (&b"."[..], trimmed),
     };
-    let group = find(library, handle, (above, by.lapl))?;
+    let group = find(library, handle, above, by.lapl)?;
     let (id, name) = group.file.tree()?.split(group.id, last)?;
     Ok((group.file, id, name))
 }
@@ -171,7 +180,7 @@ pub(crate) fn link_row(
     library: &Library,
     handle: &Handle,
     location: *const LocParams,
-) -> Outcome<(Place, LinkRow)> {
+) -> VolOutcome<(ObjectPlace, LinkRow)> {
     // SAFETY: HDF5 passes valid parameters.
     let known = unsafe { &*location };
     if known.kind == BY_INDEX {
@@ -180,12 +189,12 @@ pub(crate) fn link_row(
     }
     let (file, group, name) = link(library, handle, location)?;
     let row = file.tree()?.link(group, &name)?;
-    Ok((Place { file, id: group, path: Name::default() }, row))
+    Ok((ObjectPlace { file, id: group, path: LinkName::default() }, row))
 }
 
-fn link_by_index(library: &Library, handle: &Handle, by: LocByIndex) -> Outcome<(Place, LinkRow)> {
-    let group = find(library, handle, (&bytes(by.name)?, by.lapl))?;
-    let rows = ordered_links(&mut group.file.tree()?, group.id, (by.index, by.order))?;
+fn link_by_index(library: &Library, handle: &Handle, by: LocByIndex) -> VolOutcome<(ObjectPlace, LinkRow)> {
+    let group = find(library, handle, &bytes(by.name)?, by.lapl)?;
+    let rows = ordered_links(&mut group.file.tree()?, group.id, by.index, by.order)?;
     let row =
         rows.into_iter().nth(index(by.n)).ok_or_else(|| Failure::new(format!("no link number {}", by.n)))?;
     Ok((group, row))
@@ -195,8 +204,9 @@ fn link_by_index(library: &Library, handle: &Handle, by: LocByIndex) -> Outcome<
 pub(crate) fn ordered_links(
     tree: &mut TreeGuard<'_>,
     group: u64,
-    (by, order): (i32, i32),
-) -> Outcome<Vec<LinkRow>> {
+    by: i32,
+    order: i32,
+) -> VolOutcome<Vec<LinkRow>> {
     let mut rows = tree.links(group)?;
     if by == 1 {
         rows.sort_by_key(|row| row.order);
@@ -208,7 +218,7 @@ pub(crate) fn ordered_links(
 }
 
 /// Names of attributes in an order of HDF5.
-pub(crate) fn ordered_attributes(header: &Header, (by, order): (i32, i32)) -> Vec<Name> {
+pub(crate) fn ordered_attributes(header: &Header, by: i32, order: i32) -> Vec<LinkName> {
     let mut attributes: Vec<_> = header.attributes.iter().collect();
     if by == 1 {
         attributes.sort_by_key(|attribute| attribute.order);

@@ -3,20 +3,20 @@
 use std::collections::HashSet;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use pario_container::{BlobId, CopyOptions, Kind, LinkTarget, Name};
+use pario_container::{BlobId, Kind, LinkName, LinkTarget, NewLink, ObjectCopyOptions};
 
 use super::abi::{
     Herr, Hid, LocParams, OBJECT_DATASET, OBJECT_GROUP, OBJECT_TYPE, OK, ObjectInfo, ObjectInfoArgs,
-    ObjectOperator, Operation, TextArgs, Token, VisitArgs,
+    ObjectOperator, TextArgs, Token, VisitArgs, VolOperation,
 };
-use super::failure::{Failure, Outcome, guard, guard_status};
-use super::handle::{Handle, Target, id_type};
+use super::failure::{Failure, VolOutcome, guard, guard_status};
+use super::handle::{Handle, HandleTarget, id_type};
 use super::library::Library;
 use super::link::{Registered, c_text};
-use super::location::{self, Place, joined, ordered_links};
+use super::location::{self, ObjectPlace, joined, ordered_links};
 use super::plists;
 use super::values::{arguments, bytes, checked, length, memory, memory_mut, operation, put, put_text};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 pub(super) unsafe extern "C" fn open(
     object: *mut c_void,
@@ -26,12 +26,12 @@ pub(super) unsafe extern "C" fn open(
     _req: *mut *mut c_void,
 ) -> *mut c_void {
     guard(Handle::slot_of(object), std::ptr::null_mut(), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let handle = Handle::borrow(object)?;
         let place = location::object(library, handle, location)?;
         let kind = place.file.tree()?.header(place.id)?.kind();
         put(opened, id_type(kind));
-        Ok(Handle::of_object(handle, (&place.file, place.id, place.path))?.into_raw())
+        Ok(Handle::of_object(handle, &place.file, place.id, place.path)?.into_raw())
     })
 }
 
@@ -48,11 +48,11 @@ pub(super) unsafe extern "C" fn copy(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(source), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let options = copy_options(library, ocpypl)?;
         let (source, target) = (Handle::borrow(source)?, Handle::borrow(target)?);
         let start = location::object(library, source, from)?;
-        let found = place_at(library, (source, &start), &bytes(source_name)?)?;
+        let found = place_at(library, source, &start, &bytes(source_name)?)?;
         let copied = found.file.tree()?.copy_source(found.id, options)?;
         let end = location::object(library, target, to)?;
         let (path, (parents, utf8)) = (bytes(target_name)?, plists::link_creation(library, lcpl)?);
@@ -61,34 +61,34 @@ pub(super) unsafe extern "C" fn copy(
             tree.create_parents(end.id, &path, &pario_container::Hex::default())?;
         }
         let (group, name) = tree.split(end.id, &path)?;
-        tree.paste((group, &name, utf8), &copied)?;
+        tree.paste(NewLink { group, name: &name, utf8 }, &copied)?;
         Ok(OK)
     })
 }
 
-fn copy_options(library: &Library, ocpypl: Hid) -> Outcome<CopyOptions> {
+fn copy_options(library: &Library, ocpypl: Hid) -> VolOutcome<ObjectCopyOptions> {
     let mut flags: c_uint = 0;
     // SAFETY: the list is open; the place outlives the call.
     checked(unsafe { (library.f.H5Pget_copy_object)(ocpypl, &raw mut flags) }, "H5Pget_copy_object")?;
     if flags & !0x11 != 0 {
         return Err(Failure::unsupported("copies that expand links or references, or merge types"));
     }
-    Ok(CopyOptions { shallow: flags & 1 != 0, without_attributes: flags & 0x10 != 0 })
+    Ok(ObjectCopyOptions { shallow: flags & 1 != 0, without_attributes: flags & 0x10 != 0 })
 }
 
-fn place_at(library: &Library, (near, start): (&Handle, &Place), path: &[u8]) -> Outcome<Place> {
+fn place_at(library: &Library, near: &Handle, start: &ObjectPlace, path: &[u8]) -> VolOutcome<ObjectPlace> {
     let inside = Handle {
         slot: near.slot,
         file: start.file.clone(),
-        target: Target::Object(start.id),
+        target: HandleTarget::Object(start.id),
         path: start.path.clone(),
         flags: near.flags,
     };
-    location::find(library, &inside, (path, super::abi::DEFAULT))
+    location::find(library, &inside, path, super::abi::DEFAULT)
 }
 
 /// `H5O_info2_t` of an object.
-fn info(place: &Place) -> Outcome<ObjectInfo> {
+fn info(place: &ObjectPlace) -> VolOutcome<ObjectInfo> {
     let file = place.file.file_number();
     let tree = place.file.tree()?;
     let header = tree.header(place.id)?;
@@ -112,11 +112,11 @@ fn info(place: &Place) -> Outcome<ObjectInfo> {
 }
 
 /// The current name of an object: where it lies, or how it was opened.
-pub(super) fn shown_name(handle: &Handle) -> Outcome<Name> {
+pub(super) fn shown_name(handle: &Handle) -> VolOutcome<LinkName> {
     let tree = handle.tree()?;
     let id = handle.object();
     if tree.header(id)?.links == 0 {
-        return Ok(Name::default());
+        return Ok(LinkName::default());
     }
     Ok(tree.path_of(id).unwrap_or_else(|| handle.path.clone()))
 }
@@ -124,12 +124,12 @@ pub(super) fn shown_name(handle: &Handle) -> Outcome<Name> {
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
     location: *const LocParams,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let handle = Handle::borrow(object)?;
         let place = location::object(library, handle, location)?;
         match operation(args) {
@@ -138,15 +138,15 @@ pub(super) unsafe extern "C" fn get(
                 let file = Handle {
                     slot: handle.slot,
                     file: place.file.clone(),
-                    target: Target::File { fapl: 0 },
-                    path: Name::from("/"),
+                    target: HandleTarget::File { fapl: 0 },
+                    path: LinkName::from("/"),
                     flags: handle.flags,
                 };
                 put(*target, file.into_raw());
             }
             1 => {
                 let text: &mut TextArgs = arguments(args);
-                let near = Handle::of_object(handle, (&place.file, place.id, place.path))?;
+                let near = Handle::of_object(handle, &place.file, place.id, place.path)?;
                 let name = shown_name(&near);
                 Box::new(near).close()?;
                 put_text(text, &name?.0);
@@ -168,12 +168,12 @@ pub(super) unsafe extern "C" fn get(
 pub(super) unsafe extern "C" fn specific(
     object: *mut c_void,
     location: *const LocParams,
-    args: *mut Operation,
+    args: *mut VolOperation,
     _dxpl: Hid,
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let handle = Handle::borrow(object)?;
         match operation(args) {
             0 => return Err(Failure::unsupported("reference counts beside links (H5Oincr_refcount)")),
@@ -187,7 +187,7 @@ pub(super) unsafe extern "C" fn specific(
             }
             3 => {
                 let place = location::object(library, handle, location)?;
-                return visit(library, (handle, place), arguments(args));
+                return visit(library, handle, place, arguments(args));
             }
             4 => handle.tree()?.flush_object(handle.object())?,
             5 => handle.tree()?.refresh(handle.object())?,
@@ -204,28 +204,33 @@ struct Visit<'a> {
     seen: HashSet<u64>,
 }
 
-fn visit(library: &'static Library, (handle, place): (&Handle, Place), args: &VisitArgs) -> Outcome<Herr> {
+fn visit(
+    library: &'static Library,
+    handle: &Handle,
+    place: ObjectPlace,
+    args: &VisitArgs,
+) -> VolOutcome<Herr> {
     let operator = args.operator.ok_or_else(|| Failure::new("a function is missing"))?;
     let shown =
-        Registered::new(library, Handle::of_object(handle, (&place.file, place.id, place.path.clone()))?)?;
+        Registered::new(library, Handle::of_object(handle, &place.file, place.id, place.path.clone())?)?;
     let mut visit = Visit { args, operator, shown: shown.id, seen: HashSet::from([place.id]) };
-    let mut result = visit.call(&place, &Name::from("."))?;
+    let mut result = visit.call(&place, &LinkName::from("."))?;
     if result == OK && place.file.tree()?.header(place.id)?.kind() == Kind::Group {
-        result = visit.group(&place, &Name::default())?;
+        result = visit.group(&place, &LinkName::default())?;
     }
     drop(shown);
     Ok(result)
 }
 
 impl Visit<'_> {
-    fn call(&self, place: &Place, path: &Name) -> Outcome<Herr> {
+    fn call(&self, place: &ObjectPlace, path: &LinkName) -> VolOutcome<Herr> {
         let (text, info) = (c_text(path)?, info(place)?);
         // SAFETY: the program's function gets what HDF5 promises; the tree is not locked.
         Ok(unsafe { (self.operator)(self.shown, text.as_ptr(), &raw const info, self.args.data) })
     }
 
-    fn group(&mut self, place: &Place, prefix: &Name) -> Outcome<Herr> {
-        let rows = ordered_links(&mut place.file.tree()?, place.id, (self.args.index, self.args.order))?;
+    fn group(&mut self, place: &ObjectPlace, prefix: &LinkName) -> VolOutcome<Herr> {
+        let rows = ordered_links(&mut place.file.tree()?, place.id, self.args.index, self.args.order)?;
         for row in rows {
             let LinkTarget::Hard { id, .. } = row.target else { continue };
             // The program's function may have removed it.
@@ -237,11 +242,11 @@ impl Visit<'_> {
                 path.push(b'/');
             }
             path.extend(&row.name.0);
-            let inner = Place { file: place.file.clone(), id, path: joined(&place.path, &row.name.0) };
-            let mut result = self.call(&inner, &Name(path.clone()))?;
+            let inner = ObjectPlace { file: place.file.clone(), id, path: joined(&place.path, &row.name.0) };
+            let mut result = self.call(&inner, &LinkName(path.clone()))?;
             let still_there = place.file.tree()?.header(id).map(|header| header.kind());
             if result == OK && still_there.is_ok_and(|kind| kind == Kind::Group) {
-                result = self.group(&inner, &Name(path))?;
+                result = self.group(&inner, &LinkName(path))?;
             }
             if result != OK {
                 return Ok(result);
@@ -264,7 +269,7 @@ pub(super) unsafe extern "C" fn blob_put(
     _context: *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |_| {
-        stats::add(Count::Blobs, 1);
+        stats::add(ServedCount::Blobs, 1);
         let handle = Handle::borrow(object)?;
         let id = handle.tree()?.put_blob(handle.object(), memory(buffer, size))?;
         memory_mut(blob, BlobId::SIZE).copy_from_slice(&id.bytes());
@@ -280,7 +285,7 @@ pub(super) unsafe extern "C" fn blob_get(
     _context: *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |_| {
-        stats::add(Count::Blobs, 1);
+        stats::add(ServedCount::Blobs, 1);
         let handle = Handle::borrow(object)?;
         let bytes = handle.tree()?.blob(handle.object(), blob_at(blob))?;
         let target = memory_mut(buffer, size);
@@ -299,7 +304,7 @@ pub(super) unsafe extern "C" fn blob_get(
 pub(super) unsafe extern "C" fn blob_specific(
     object: *mut c_void,
     blob: *mut c_void,
-    args: *mut Operation,
+    args: *mut VolOperation,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |_| {
         match operation(args) {

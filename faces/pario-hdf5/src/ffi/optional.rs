@@ -2,17 +2,17 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use pario_container::{Kind, Layout, LinkTarget};
+use pario_container::{DataLayout, Kind, LinkTarget};
 
 use super::abi::{GroupStat, Herr, Hid, LocParams, OK, OptionalOperation, TextArgs};
 use super::dataset::dataset_of;
-use super::failure::{Failure, Outcome, guard_status};
+use super::failure::{Failure, VolOutcome, guard_status};
 use super::handle::Handle;
 use super::library::Library;
 use super::link::{Registered, c_text};
 use super::location::{self, ordered_links};
 use super::values::{bytes, index, length, memory, memory_mut, put, put_text};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 fn args<'a, T>(operation: *mut OptionalOperation) -> &'a mut T {
     // SAFETY: HDF5 passes the arguments that belong to the number, which the caller has read.
@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn group(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Groups, 1);
+        stats::add(ServedCount::Groups, 1);
         let handle = Handle::borrow(object)?;
         match kind(operation) {
             0 => iterate(library, handle, args(operation)),
@@ -111,11 +111,11 @@ pub(super) unsafe extern "C" fn group(
     })
 }
 
-fn iterate(library: &'static Library, handle: &Handle, wanted: &IterateArgs) -> Outcome<Herr> {
+fn iterate(library: &'static Library, handle: &Handle, wanted: &IterateArgs) -> VolOutcome<Herr> {
     let operator = wanted.operator.ok_or_else(|| Failure::new("a function is missing"))?;
     let place = location::object(library, handle, &raw const wanted.location)?;
-    let rows = ordered_links(&mut place.file.tree()?, place.id, (0, 0))?;
-    let shown = Registered::new(library, Handle::of_object(handle, (&place.file, place.id, place.path))?)?;
+    let rows = ordered_links(&mut place.file.tree()?, place.id, 0, 0)?;
+    let shown = Registered::new(library, Handle::of_object(handle, &place.file, place.id, place.path)?)?;
     let mut result = OK;
     for (position, row) in rows.iter().enumerate().skip(index(wanted.start)) {
         let text = c_text(&row.name)?;
@@ -130,7 +130,7 @@ fn iterate(library: &'static Library, handle: &Handle, wanted: &IterateArgs) -> 
     Ok(result)
 }
 
-fn stat(library: &Library, handle: &Handle, wanted: &StatArgs) -> Outcome<Herr> {
+fn stat(library: &Library, handle: &Handle, wanted: &StatArgs) -> VolOutcome<Herr> {
     let mut stat = GroupStat {
         file: [0; 2],
         object: [0; 2],
@@ -178,7 +178,7 @@ pub(super) unsafe extern "C" fn object(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Objects, 1);
+        stats::add(ServedCount::Objects, 1);
         let place = location::object(library, Handle::borrow(object)?, location)?;
         match kind(operation) {
             0 => {
@@ -244,15 +244,15 @@ struct ChunkIterate {
 }
 
 /// Shape of a dataset's chunks.
-fn chunk_shape(handle: &Handle) -> Outcome<Vec<u64>> {
+fn chunk_shape(handle: &Handle) -> VolOutcome<Vec<u64>> {
     match dataset_of(handle)?.layout {
-        Layout::Ordered { chunk } | Layout::Indexed { chunk } => Ok(chunk),
-        Layout::Contiguous => Err(Failure::new("the dataset has no chunks")),
+        DataLayout::Ordered { chunk } | DataLayout::Indexed { chunk } => Ok(chunk),
+        DataLayout::Contiguous => Err(Failure::new("the dataset has no chunks")),
     }
 }
 
 /// Coordinates, in chunks, of a position in elements.
-fn coordinates(chunk: &[u64], position: *const u64) -> Outcome<Vec<u64>> {
+fn coordinates(chunk: &[u64], position: *const u64) -> VolOutcome<Vec<u64>> {
     // SAFETY: HDF5 passes as many numbers as the dataset has dimensions.
     let position = unsafe { std::slice::from_raw_parts(position, chunk.len()) };
     if position.iter().zip(chunk).any(|(at, size)| at % size != 0) {
@@ -268,7 +268,7 @@ pub(super) unsafe extern "C" fn dataset(
     _req: *mut *mut c_void,
 ) -> Herr {
     guard_status(Handle::slot_of(object), |library| {
-        stats::add(Count::Datasets, 1);
+        stats::add(ServedCount::Datasets, 1);
         let handle = Handle::borrow(object)?;
         let id = handle.object();
         super::engine::attach(library, handle)?;
@@ -298,7 +298,7 @@ pub(super) unsafe extern "C" fn dataset(
             7 => {
                 let wanted: &mut ChunkWrite = args(operation);
                 let at = coordinates(&chunk, wanted.position)?;
-                handle.tree()?.write_chunk(id, &at, (memory(wanted.buffer, wanted.size), wanted.mask))?;
+                handle.tree()?.write_chunk(id, &at, memory(wanted.buffer, wanted.size), wanted.mask)?;
             }
             _ => return each_chunk(handle, &chunk, args(operation)),
         }
@@ -306,7 +306,7 @@ pub(super) unsafe extern "C" fn dataset(
     })
 }
 
-fn by_number(handle: &Handle, chunk: &[u64], wanted: &ChunkByNumber) -> Outcome<()> {
+fn by_number(handle: &Handle, chunk: &[u64], wanted: &ChunkByNumber) -> VolOutcome<()> {
     let places = handle.tree()?.chunk_places(handle.object())?;
     let missing = || Failure::new(format!("no chunk number {}", wanted.number));
     let (at, place) = places.get(index(wanted.number)).ok_or_else(missing)?;
@@ -322,7 +322,7 @@ fn by_number(handle: &Handle, chunk: &[u64], wanted: &ChunkByNumber) -> Outcome<
     Ok(())
 }
 
-fn by_position(handle: &Handle, chunk: &[u64], wanted: &ChunkByPosition) -> Outcome<()> {
+fn by_position(handle: &Handle, chunk: &[u64], wanted: &ChunkByPosition) -> VolOutcome<()> {
     let at = coordinates(chunk, wanted.position)?;
     let places = handle.tree()?.chunk_places(handle.object())?;
     let found = places.into_iter().find(|(place, _)| *place == at).map(|(_, place)| place);
@@ -332,7 +332,7 @@ fn by_position(handle: &Handle, chunk: &[u64], wanted: &ChunkByPosition) -> Outc
     Ok(())
 }
 
-fn read_chunk(handle: &Handle, chunk: &[u64], wanted: &mut ChunkRead) -> Outcome<()> {
+fn read_chunk(handle: &Handle, chunk: &[u64], wanted: &mut ChunkRead) -> VolOutcome<()> {
     let at = coordinates(chunk, wanted.position)?;
     let stored = handle.tree()?.read_chunk(handle.object(), &at)?;
     let (stored, mask) = stored.ok_or_else(|| Failure::new("the chunk was never written"))?;
@@ -347,7 +347,7 @@ fn read_chunk(handle: &Handle, chunk: &[u64], wanted: &mut ChunkRead) -> Outcome
     Ok(())
 }
 
-fn each_chunk(handle: &Handle, chunk: &[u64], wanted: &ChunkIterate) -> Outcome<Herr> {
+fn each_chunk(handle: &Handle, chunk: &[u64], wanted: &ChunkIterate) -> VolOutcome<Herr> {
     let operator = wanted.operator.ok_or_else(|| Failure::new("a function is missing"))?;
     for (at, place) in handle.tree()?.chunk_places(handle.object())? {
         let position: Vec<u64> = at.iter().zip(chunk).map(|(one, size)| one * size).collect();

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use pario_container::{Access, DirectoryPlace, Hex, Place, Tree, is_tree};
+use pario_container::{DirectoryPlace, Hex, Place, Tree, TreeAccess, is_tree};
 
 use super::abi::{ACC_EXCL, ACC_RDWR, ACC_SWMR_READ, ACC_SWMR_WRITE, ACC_TRUNC};
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, VolOutcome};
 use super::handle::{Handle, TreeGuard};
 
 /// First bytes of a native HDF5 file.
@@ -18,7 +18,7 @@ const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
 /// A tree that is open in this process.
 #[derive(Debug)]
-pub(crate) struct OpenFile {
+pub(crate) struct OpenTree {
     tree: Mutex<Option<Tree>>,
     /// The name by which it was opened first.
     pub(crate) name: String,
@@ -29,14 +29,14 @@ pub(crate) struct OpenFile {
     pub(crate) swmr: AtomicBool,
 }
 
-static OPEN: Mutex<Vec<Weak<OpenFile>>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Weak<OpenTree>>> = Mutex::new(Vec::new());
 
-fn open_files() -> std::sync::MutexGuard<'static, Vec<Weak<OpenFile>>> {
+fn open_files() -> std::sync::MutexGuard<'static, Vec<Weak<OpenTree>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl OpenFile {
-    pub(crate) fn tree(&self) -> Outcome<TreeGuard<'_>> {
+impl OpenTree {
+    pub(crate) fn tree(&self) -> VolOutcome<TreeGuard<'_>> {
         let guard = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         if guard.is_none() {
             return Err(Failure::new("the file is closed"));
@@ -45,7 +45,7 @@ impl OpenFile {
     }
 
     /// Drops a handle; the last one closes the tree.
-    pub(crate) fn drop_handle(self: Arc<OpenFile>, handle: Box<Handle>) -> Outcome<()> {
+    pub(crate) fn drop_handle(self: Arc<OpenTree>, handle: Box<Handle>) -> VolOutcome<()> {
         drop(handle);
         let mut files = open_files();
         // This reference is the last one.
@@ -74,22 +74,22 @@ fn key_of(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-fn known(path: &Path) -> Option<Arc<OpenFile>> {
+fn known(path: &Path) -> Option<Arc<OpenTree>> {
     let key = key_of(path)?;
     open_files().iter().filter_map(Weak::upgrade).find(|file| file.key == key)
 }
 
-fn refuse_partition(name: &str) -> Outcome<()> {
+fn refuse_partition(name: &str) -> VolOutcome<()> {
     if name.starts_with("pario://") {
         return Err(Failure::unsupported("HDF5 files in a partition (`pario://`); use a plain directory"));
     }
     Ok(())
 }
 
-fn register(name: &str, tree: Tree, writable: bool) -> Outcome<Arc<OpenFile>> {
+fn register(name: &str, tree: Tree, writable: bool) -> VolOutcome<Arc<OpenTree>> {
     let key =
         key_of(Path::new(name)).ok_or_else(|| Failure::with_errno(format!("{name} has vanished"), 2))?;
-    let file = Arc::new(OpenFile {
+    let file = Arc::new(OpenTree {
         tree: Mutex::new(Some(tree)),
         name: name.into(),
         key,
@@ -101,7 +101,7 @@ fn register(name: &str, tree: Tree, writable: bool) -> Outcome<Arc<OpenFile>> {
 }
 
 /// Opens a tree.
-pub(crate) fn open(name: &str, flags: u32) -> Outcome<Arc<OpenFile>> {
+pub(crate) fn open(name: &str, flags: u32) -> VolOutcome<Arc<OpenTree>> {
     refuse_partition(name)?;
     let (path, write) = (Path::new(name), flags & ACC_RDWR != 0);
     if let Some(file) = known(path) {
@@ -120,7 +120,7 @@ pub(crate) fn open(name: &str, flags: u32) -> Outcome<Arc<OpenFile>> {
         return Err(Failure::with_errno(not_a_tree(path, name), 22));
     }
     let swmr = flags & (ACC_SWMR_READ | ACC_SWMR_WRITE) != 0;
-    let access = Access { write, lock: locking() && !swmr };
+    let access = TreeAccess { write, lock: locking() && !swmr };
     let tree = Tree::open(Arc::new(DirectoryPlace::new(path)), access)?;
     register(name, tree, write)
 }
@@ -139,7 +139,7 @@ fn not_a_tree(path: &Path, name: &str) -> String {
 }
 
 /// Creates a tree.
-pub(crate) fn create(name: &str, flags: u32, properties: Hex) -> Outcome<Arc<OpenFile>> {
+pub(crate) fn create(name: &str, flags: u32, properties: Hex) -> VolOutcome<Arc<OpenTree>> {
     refuse_partition(name)?;
     let path = PathBuf::from(name);
     if known(&path).is_some() {
@@ -159,7 +159,7 @@ pub(crate) fn create(name: &str, flags: u32, properties: Hex) -> Outcome<Arc<Ope
 }
 
 /// Removes a file or tree; other directories are refused.
-fn remove_old(path: &Path, directory: bool) -> Outcome<()> {
+fn remove_old(path: &Path, directory: bool) -> VolOutcome<()> {
     let shown = path.display();
     let fault = |error: std::io::Error| {
         Failure::with_errno(format!("remove {shown}: {error}"), error.raw_os_error().unwrap_or(5))
@@ -183,13 +183,13 @@ fn remove_old(path: &Path, directory: bool) -> Outcome<()> {
 }
 
 /// Whether a name is an HDF5 tree.
-pub(crate) fn accessible(name: &str) -> Outcome<bool> {
+pub(crate) fn accessible(name: &str) -> VolOutcome<bool> {
     refuse_partition(name)?;
     Ok(Path::new(name).is_dir() && is_tree(&DirectoryPlace::new(name))?)
 }
 
 /// Deletes a tree.
-pub(crate) fn delete(name: &str) -> Outcome<()> {
+pub(crate) fn delete(name: &str) -> VolOutcome<()> {
     if !accessible(name)? {
         return Err(Failure::with_errno(format!("{name} is not an HDF5 tree of Pario"), 2));
     }
@@ -199,7 +199,7 @@ pub(crate) fn delete(name: &str) -> Outcome<()> {
     remove_old(Path::new(name), true)
 }
 
-impl Drop for OpenFile {
+impl Drop for OpenTree {
     /// A file that only an external link had opened; the last handle of other files closes them and reports errors.
     fn drop(&mut self) {
         let tree = self.tree.get_mut().unwrap_or_else(PoisonError::into_inner).take();

@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
-use pario_container::Space;
+use pario_container::DataSpace;
 
 use super::abi::{Hid, UNLIMITED};
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, VolOutcome};
 use super::library::Library;
 use super::values::{Closer, Owned, checked, index, length, unsigned};
 
@@ -15,11 +15,11 @@ const RUNS: usize = 4096;
 const SELECT_ALL: c_int = 3;
 
 /// The shape of a dataspace.
-pub(crate) fn shape(library: &Library, id: Hid) -> Outcome<Space> {
+pub(crate) fn shape(library: &Library, id: Hid) -> VolOutcome<DataSpace> {
     // SAFETY: the space is open.
     match unsafe { (library.f.H5Sget_simple_extent_type)(id) } {
-        0 => Ok(Space::Scalar),
-        2 => Ok(Space::Null),
+        0 => Ok(DataSpace::Scalar),
+        2 => Ok(DataSpace::Null),
         1 => {
             let (mut extent, mut maximum) = (vec![0; 32], vec![0; 32]);
             // SAFETY: the buffers have room for 32 dimensions, the most that HDF5 has.
@@ -29,28 +29,28 @@ pub(crate) fn shape(library: &Library, id: Hid) -> Outcome<Space> {
             let rank = usize::try_from(checked(rank, "H5Sget_simple_extent_dims")?).unwrap_or(0);
             extent.truncate(rank);
             let maximum = maximum[..rank].iter().map(|most| (*most != UNLIMITED).then_some(*most)).collect();
-            Ok(Space::Simple { extent, maximum })
+            Ok(DataSpace::Simple { extent, maximum })
         }
         _ => Err(Failure::of_library("H5Sget_simple_extent_type")),
     }
 }
 
 /// A dataspace of a shape.
-pub(crate) fn create(library: &'static Library, shape: &Space) -> Outcome<Owned> {
+pub(crate) fn create(library: &'static Library, shape: &DataSpace) -> VolOutcome<Owned> {
     let f = &library.f;
     let id = match shape {
         // SAFETY: the number is a kind of space.
-        Space::Scalar => unsafe { (f.H5Screate)(0) },
+        DataSpace::Scalar => unsafe { (f.H5Screate)(0) },
         // SAFETY: as above.
-        Space::Null => unsafe { (f.H5Screate)(2) },
-        Space::Simple { extent, maximum } => {
+        DataSpace::Null => unsafe { (f.H5Screate)(2) },
+        DataSpace::Simple { extent, maximum } => {
             let maximum: Vec<u64> = maximum.iter().map(|most| most.unwrap_or(UNLIMITED)).collect();
             let rank = c_int::try_from(extent.len()).map_err(|_| Failure::new("too many dimensions"))?;
             // SAFETY: both lists have `rank` entries.
             unsafe { (f.H5Screate_simple)(rank, extent.as_ptr(), maximum.as_ptr()) }
         }
     };
-    Owned::new(library, id, (Closer::Space, "H5Screate"))
+    Owned::new(library, id, Closer::DataSpace, "H5Screate")
 }
 
 /// A selection that is walked in pieces.
@@ -74,7 +74,7 @@ impl Selection {
     }
 
     /// What is selected in a space.
-    pub(crate) fn of(library: &'static Library, space: Hid) -> Outcome<Selection> {
+    pub(crate) fn of(library: &'static Library, space: Hid) -> VolOutcome<Selection> {
         let f = &library.f;
         // SAFETY: the space is open.
         let (elements, extent) =
@@ -91,12 +91,12 @@ impl Selection {
         }
         // SAFETY: as above; elements of size 1 make offsets numbers of elements.
         let iterator = unsafe { (f.H5Ssel_iter_create)(space, 1, 0) };
-        let iterator = Owned::new(library, iterator, (Closer::Iterator, "H5Ssel_iter_create"))?;
+        let iterator = Owned::new(library, iterator, Closer::Iterator, "H5Ssel_iter_create")?;
         Ok(Selection { library, iterator: Some(iterator), ready: Vec::new(), elements, extent })
     }
 
     /// The next runs, `count` elements together.
-    pub(crate) fn take(&mut self, count: u64) -> Outcome<Vec<(u64, u64)>> {
+    pub(crate) fn take(&mut self, count: u64) -> VolOutcome<Vec<(u64, u64)>> {
         let (mut runs, mut missing): (Vec<(u64, u64)>, u64) = (Vec::new(), count);
         while missing > 0 {
             let Some((start, size)) = self.ready.pop() else {
@@ -116,7 +116,7 @@ impl Selection {
         Ok(runs)
     }
 
-    fn fetch(&mut self) -> Outcome<()> {
+    fn fetch(&mut self) -> VolOutcome<()> {
         let short = || Failure::new("the selection has fewer elements than it says");
         let iterator = self.iterator.as_ref().ok_or_else(short)?;
         let (mut offsets, mut lengths) = (vec![0_u64; RUNS], vec![0_usize; RUNS]);

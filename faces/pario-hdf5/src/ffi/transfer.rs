@@ -8,28 +8,28 @@ use std::ffi::c_void;
 use pario_container::{ElementType, TypeRecord};
 
 use super::abi::{DEFAULT, Hid, SPACE_BLOCK, SPACE_PLIST};
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, VolOutcome};
 use super::handle::Handle;
 use super::library::Library;
 use super::space::{Selection, gather, scatter};
 use super::types;
 use super::values::{Closer, Owned, index, length, memory, memory_mut};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 /// Bytes of one piece.
 const PIECE: usize = 4 << 20;
 
 /// One transfer as the program asks for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
+pub(crate) struct TransferRequest {
     pub(crate) memory_type: Hid,
     pub(crate) memory_space: Hid,
     pub(crate) file_space: Hid,
     pub(crate) dxpl: Hid,
 }
 
-/// A transfer whose selections and types are known.
-struct Plan {
+/// A transfer with known selections and types.
+struct TransferPlan {
     library: &'static Library,
     id: u64,
     dxpl: Hid,
@@ -43,8 +43,8 @@ struct Plan {
     memory: Selection,
 }
 
-impl Plan {
-    fn new(library: &'static Library, handle: &Handle, request: Request) -> Outcome<Plan> {
+impl TransferPlan {
+    fn new(library: &'static Library, handle: &Handle, request: TransferRequest) -> VolOutcome<TransferPlan> {
         refuse_transform(library, request.dxpl)?;
         let id = handle.object();
         let (record, elements) = {
@@ -54,10 +54,10 @@ impl Plan {
             (dataset.element.clone(), dataset.space.elements())
         };
         let (file, memory) = selections(library, request, elements)?;
-        let stored = conversion(library, (request.memory_type, &record), handle)?;
+        let stored = conversion(library, request.memory_type, &record, handle)?;
         let memory_size = types::size(library, request.memory_type);
         let stored_size = index(record.size);
-        Ok(Plan {
+        Ok(TransferPlan {
             library,
             id,
             dxpl: request.dxpl,
@@ -108,9 +108,10 @@ pub(crate) struct Conversion {
 /// How elements have to be converted; `None` if not at all.
 pub(crate) fn conversion(
     library: &'static Library,
-    (memory_type, record): (Hid, &TypeRecord),
+    memory_type: Hid,
+    record: &TypeRecord,
     handle: *const Handle,
-) -> Outcome<Option<Conversion>> {
+) -> VolOutcome<Option<Conversion>> {
     let stored = types::at_rest(library, record, handle)?;
     // SAFETY: both types are open.
     let same =
@@ -122,13 +123,17 @@ pub(crate) fn conversion(
         types::without_references(library, memory_type)?
     } else {
         // SAFETY: the type is open.
-        Owned::new(library, unsafe { (library.f.H5Tcopy)(memory_type) }, (Closer::Type, "H5Tcopy"))?
+        Owned::new(library, unsafe { (library.f.H5Tcopy)(memory_type) }, Closer::Type, "H5Tcopy")?
     };
     Ok(Some(Conversion { stored, memory }))
 }
 
-fn selections(library: &'static Library, request: Request, elements: u64) -> Outcome<(Selection, Selection)> {
-    let Request { memory_space, file_space, .. } = request;
+fn selections(
+    library: &'static Library,
+    request: TransferRequest,
+    elements: u64,
+) -> VolOutcome<(Selection, Selection)> {
+    let TransferRequest { memory_space, file_space, .. } = request;
     if [memory_space, file_space].contains(&SPACE_PLIST) || file_space == SPACE_BLOCK {
         return Err(Failure::unsupported("selections by H5S_PLIST, or by H5S_BLOCK in the file"));
     }
@@ -154,7 +159,7 @@ fn selections(library: &'static Library, request: Request, elements: u64) -> Out
 }
 
 /// A data transform is noticed, never ignored.
-fn refuse_transform(library: &Library, dxpl: Hid) -> Outcome<()> {
+fn refuse_transform(library: &Library, dxpl: Hid) -> VolOutcome<()> {
     if dxpl == DEFAULT || library.variables.get(c"H5P_LST_DATASET_XFER_ID_g")? == dxpl {
         return Ok(());
     }
@@ -171,16 +176,16 @@ fn refuse_transform(library: &Library, dxpl: Hid) -> Outcome<()> {
 pub(crate) fn write(
     library: &'static Library,
     handle: &Handle,
-    request: Request,
+    request: TransferRequest,
     buffer: *const c_void,
-) -> Outcome<()> {
-    let mut plan = Plan::new(library, handle, request)?;
+) -> VolOutcome<()> {
+    let mut plan = TransferPlan::new(library, handle, request)?;
     let total = plan.file.elements;
     if total > 0 && buffer.is_null() {
         return Err(Failure::new("the program's buffer is missing"));
     }
     let program = memory(buffer, plan.memory_bytes());
-    stats::add(Count::BytesWritten, total * length(plan.memory_size));
+    stats::add(ServedCount::BytesWritten, total * length(plan.memory_size));
     let (mut left, mut packed) = (total, Vec::new());
     // Without conversion a selection that is one run in memory is written from where it is, at once.
     while left > 0 {
@@ -211,11 +216,11 @@ pub(crate) fn write(
 }
 
 fn write_converted(
-    plan: &Plan,
+    plan: &TransferPlan,
     (handle, types): (&Handle, &Conversion),
     (to, count): (&[(u64, u64)], u64),
     packed: &mut [u8],
-) -> Outcome<()> {
+) -> VolOutcome<()> {
     let bytes = index(count) * plan.stored_size;
     let mut background = None;
     if plan.background {
@@ -235,16 +240,16 @@ fn write_converted(
 pub(crate) fn read(
     library: &'static Library,
     handle: &Handle,
-    request: Request,
+    request: TransferRequest,
     buffer: *mut c_void,
-) -> Outcome<()> {
-    let mut plan = Plan::new(library, handle, request)?;
+) -> VolOutcome<()> {
+    let mut plan = TransferPlan::new(library, handle, request)?;
     let total = plan.file.elements;
     if total > 0 && buffer.is_null() {
         return Err(Failure::new("the program's buffer is missing"));
     }
     let program = memory_mut(buffer, plan.memory_bytes());
-    stats::add(Count::BytesRead, total * length(plan.memory_size));
+    stats::add(ServedCount::BytesRead, total * length(plan.memory_size));
     let (mut left, mut packed) = (total, Vec::new());
     while left > 0 {
         let whole = plan.stored.is_none() && plan.memory.elements == plan.memory.extent && left == total;

@@ -4,10 +4,10 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use pario_container::{ElementType, Hex, Member, Order, TypeRecord};
+use pario_container::{ByteOrder, ElementType, Hex, Member, TypeRecord};
 
 use super::abi::Hid;
-use super::failure::{Failure, Outcome};
+use super::failure::{Failure, VolOutcome};
 use super::handle::Handle;
 use super::library::Library;
 use super::values::{Closer, Owned, checked, length};
@@ -17,8 +17,8 @@ const REFERENCE: &CStr = c"pario reference";
 /// Name of the connector.
 pub(crate) const NAME: &CStr = c"pario";
 
-fn owned(library: &'static Library, id: Hid, function: &str) -> Outcome<Owned> {
-    Owned::new(library, id, (Closer::Type, function))
+fn owned(library: &'static Library, id: Hid, function: &str) -> VolOutcome<Owned> {
+    Owned::new(library, id, Closer::Type, function)
 }
 
 /// A text that HDF5 allocated.
@@ -34,13 +34,13 @@ fn taken(library: &Library, text: *mut c_char) -> String {
 }
 
 /// The description of a type.
-pub(crate) fn describe(library: &'static Library, id: Hid) -> Outcome<ElementType> {
+pub(crate) fn describe(library: &'static Library, id: Hid) -> VolOutcome<ElementType> {
     let f = &library.f;
     // SAFETY: the type is open.
     let (class, size) = unsafe { ((f.H5Tget_class)(id), length((f.H5Tget_size)(id))) };
     let order = || {
         // SAFETY: as above.
-        if unsafe { (f.H5Tget_order)(id) } == 1 { Order::Big } else { Order::Little }
+        if unsafe { (f.H5Tget_order)(id) } == 1 { ByteOrder::Big } else { ByteOrder::Little }
     };
     Ok(match class {
         // SAFETY: as above.
@@ -61,12 +61,12 @@ pub(crate) fn describe(library: &'static Library, id: Hid) -> Outcome<ElementTyp
     })
 }
 
-fn inner(library: &'static Library, id: Hid) -> Outcome<ElementType> {
+fn inner(library: &'static Library, id: Hid) -> VolOutcome<ElementType> {
     let of = owned(library, id, "H5Tget_super")?;
     describe(library, of.id)
 }
 
-fn text(library: &Library, id: Hid, size: u64) -> Outcome<ElementType> {
+fn text(library: &Library, id: Hid, size: u64) -> VolOutcome<ElementType> {
     // SAFETY: the type is open.
     let utf8 = unsafe { (library.f.H5Tget_cset)(id) } == 1;
     // SAFETY: as above.
@@ -74,7 +74,7 @@ fn text(library: &Library, id: Hid, size: u64) -> Outcome<ElementType> {
     Ok(if variable { ElementType::Variabletext { utf8 } } else { ElementType::Text { size, utf8 } })
 }
 
-fn reference(library: &Library, id: Hid, size: u64) -> Outcome<ElementType> {
+fn reference(library: &Library, id: Hid, size: u64) -> VolOutcome<ElementType> {
     for old in [c"H5T_STD_REF_OBJ_g", c"H5T_STD_REF_DSETREG_g"] {
         // SAFETY: both types are open.
         if unsafe { (library.f.H5Tequal)(id, library.variables.get(old)?) } > 0 {
@@ -84,7 +84,7 @@ fn reference(library: &Library, id: Hid, size: u64) -> Outcome<ElementType> {
     Err(Failure::unsupported("elements of type H5T_STD_REF; use object references (H5T_STD_REF_OBJ)"))
 }
 
-fn members(library: &'static Library, id: Hid) -> Outcome<Vec<Member>> {
+fn members(library: &'static Library, id: Hid) -> VolOutcome<Vec<Member>> {
     let f = &library.f;
     // SAFETY: the type is open.
     let count = checked(unsafe { (f.H5Tget_nmembers)(id) }, "H5Tget_nmembers")?;
@@ -103,7 +103,7 @@ fn members(library: &'static Library, id: Hid) -> Outcome<Vec<Member>> {
     Ok(members)
 }
 
-fn enumeration(library: &'static Library, id: Hid) -> Outcome<ElementType> {
+fn enumeration(library: &'static Library, id: Hid) -> VolOutcome<ElementType> {
     let f = &library.f;
     // SAFETY: the type is open.
     let of = Box::new(inner(library, unsafe { (f.H5Tget_super)(id) })?);
@@ -114,6 +114,7 @@ fn enumeration(library: &'static Library, id: Hid) -> Outcome<ElementType> {
         let mut value = vec![0; size];
         // SAFETY: the buffer has the size of the type.
         checked(
+            // SAFETY: the identifiers are open; places and buffers outlive the call.
             unsafe { (f.H5Tget_member_value)(id, number, value.as_mut_ptr().cast()) },
             "H5Tget_member_value",
         )?;
@@ -123,7 +124,7 @@ fn enumeration(library: &'static Library, id: Hid) -> Outcome<ElementType> {
     Ok(ElementType::Enumeration { of, values })
 }
 
-fn array(library: &'static Library, id: Hid) -> Outcome<ElementType> {
+fn array(library: &'static Library, id: Hid) -> VolOutcome<ElementType> {
     let f = &library.f;
     let mut shape = vec![0; 32];
     // SAFETY: the type is open; the buffer has room for 32 dimensions, the most that HDF5 has.
@@ -156,7 +157,7 @@ pub(crate) fn holds(element: &ElementType) -> (bool, bool) {
 }
 
 /// Bytes without meaning.
-pub(crate) fn bytes(library: &'static Library, size: usize) -> Outcome<Owned> {
+pub(crate) fn bytes(library: &'static Library, size: usize) -> VolOutcome<Owned> {
     // SAFETY: 5 is the class of opaque types.
     let bytes = owned(library, unsafe { (library.f.H5Tcreate)(5, size) }, "H5Tcreate")?;
     // SAFETY: the type is open, the text ends in NUL.
@@ -165,11 +166,11 @@ pub(crate) fn bytes(library: &'static Library, size: usize) -> Outcome<Owned> {
 }
 
 /// The same type with opaque bytes in the place of references, which HDF5 would take for those of a native file.
-pub(crate) fn without_references(library: &'static Library, id: Hid) -> Outcome<Owned> {
+pub(crate) fn without_references(library: &'static Library, id: Hid) -> VolOutcome<Owned> {
     let f = &library.f;
     // SAFETY: the type is open.
     let (class, size) = unsafe { ((f.H5Tget_class)(id), (f.H5Tget_size)(id)) };
-    let inner = |function| -> Outcome<Owned> {
+    let inner = |function| -> VolOutcome<Owned> {
         // SAFETY: types of these classes have another one inside.
         let of = owned(library, unsafe { (f.H5Tget_super)(id) }, function)?;
         without_references(library, of.id)
@@ -194,7 +195,7 @@ pub(crate) fn without_references(library: &'static Library, id: Hid) -> Outcome<
     }
 }
 
-fn compound_without_references(library: &'static Library, id: Hid, size: usize) -> Outcome<Owned> {
+fn compound_without_references(library: &'static Library, id: Hid, size: usize) -> VolOutcome<Owned> {
     let f = &library.f;
     // SAFETY: 6 is the class of compound types.
     let compound = owned(library, unsafe { (f.H5Tcreate)(6, size) }, "H5Tcreate")?;
@@ -216,7 +217,7 @@ fn compound_without_references(library: &'static Library, id: Hid, size: usize) 
 }
 
 /// The stored record of a type. `near` is any open object of the file.
-pub(crate) fn record(library: &'static Library, id: Hid, near: *const Handle) -> Outcome<TypeRecord> {
+pub(crate) fn record(library: &'static Library, id: Hid, near: *const Handle) -> VolOutcome<TypeRecord> {
     // SAFETY: the type is open.
     let plain = owned(library, unsafe { (library.f.H5Tcopy)(id) }, "H5Tcopy")?;
     let description = describe(library, plain.id)?;
@@ -226,6 +227,7 @@ pub(crate) fn record(library: &'static Library, id: Hid, near: *const Handle) ->
     let mut encoded = vec![0; bytes];
     // SAFETY: the buffer has the size that was asked for.
     checked(
+        // SAFETY: the identifiers are open; places and buffers outlive the call.
         unsafe { (library.f.H5Tencode)(plain.id, encoded.as_mut_ptr().cast(), &raw mut bytes) },
         "H5Tencode",
     )?;
@@ -241,7 +243,7 @@ pub(crate) fn record(library: &'static Library, id: Hid, near: *const Handle) ->
 }
 
 /// The type of stored bytes as the program sees it.
-pub(crate) fn decode(library: &'static Library, record: &TypeRecord) -> Outcome<Owned> {
+pub(crate) fn decode(library: &'static Library, record: &TypeRecord) -> VolOutcome<Owned> {
     // SAFETY: the bytes are those of `H5Tencode`, protected by a checksum.
     owned(library, unsafe { (library.f.H5Tdecode)(record.encoded.0.as_ptr().cast()) }, "H5Tdecode")
 }
@@ -251,7 +253,7 @@ pub(crate) fn at_rest(
     library: &'static Library,
     record: &TypeRecord,
     pointer: *const Handle,
-) -> Outcome<Owned> {
+) -> VolOutcome<Owned> {
     let mut plain = decode(library, record)?;
     match holds(&record.description) {
         (false, _) => return Ok(plain),
@@ -277,7 +279,7 @@ pub(crate) fn convert(
     (from, to, dxpl): (Hid, Hid, Hid),
     count: usize,
     (buffer, background): (&mut [u8], Option<&mut [u8]>),
-) -> Outcome<()> {
+) -> VolOutcome<()> {
     let background = background.map_or(std::ptr::null_mut(), |bytes| bytes.as_mut_ptr().cast());
     // SAFETY: both buffers have room for `count` elements of the larger type.
     let done =

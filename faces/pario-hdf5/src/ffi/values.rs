@@ -2,14 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use pario_container::Name;
+use pario_container::LinkName;
 
-use super::abi::{Hid, Operation, TextArgs};
-use super::failure::{Failure, Outcome};
+use super::abi::{Hid, TextArgs, VolOperation};
+use super::failure::{Failure, VolOutcome};
 use super::library::Library;
 
 /// The bytes of a C text.
-pub(crate) fn bytes(text: *const c_char) -> Outcome<Vec<u8>> {
+pub(crate) fn bytes(text: *const c_char) -> VolOutcome<Vec<u8>> {
     if text.is_null() {
         return Err(Failure::new("a name is missing"));
     }
@@ -18,24 +18,24 @@ pub(crate) fn bytes(text: *const c_char) -> Outcome<Vec<u8>> {
 }
 
 /// A C text as a name.
-pub(crate) fn name(text: *const c_char) -> Outcome<Name> {
-    bytes(text).map(Name)
+pub(crate) fn name(text: *const c_char) -> VolOutcome<LinkName> {
+    bytes(text).map(LinkName)
 }
 
 /// A C text that must be UTF-8, such as a file name.
-pub(crate) fn text(text: *const c_char) -> Outcome<String> {
+pub(crate) fn text(text: *const c_char) -> VolOutcome<String> {
     String::from_utf8(bytes(text)?).map_err(|_| Failure::new("a file name is not UTF-8"))
 }
 
 /// The arguments of an operation, behind its number.
-pub(crate) fn arguments<'a, T>(operation: *mut Operation) -> &'a mut T {
+pub(crate) fn arguments<'a, T>(operation: *mut VolOperation) -> &'a mut T {
     // SAFETY: HDF5's argument structures are a number, then a union that begins at 8 bytes; the caller has read the number and
     // names the member that belongs to it.
     unsafe { &mut *operation.cast::<u8>().add(8).cast::<T>() }
 }
 
 /// The number of an operation.
-pub(crate) fn operation(operation: *const Operation) -> c_int {
+pub(crate) fn operation(operation: *const VolOperation) -> c_int {
     // SAFETY: HDF5 passes a valid structure.
     unsafe { (*operation).kind }
 }
@@ -82,12 +82,12 @@ pub(crate) fn memory_mut<'a>(pointer: *mut c_void, size: usize) -> &'a mut [u8] 
 }
 
 /// A result of HDF5 that may be a failure.
-pub(crate) fn checked<T: PartialOrd + Default>(value: T, function: &str) -> Outcome<T> {
+pub(crate) fn checked<T: PartialOrd + Default>(value: T, function: &str) -> VolOutcome<T> {
     if value < T::default() { Err(Failure::of_library(function)) } else { Ok(value) }
 }
 
 /// A length from HDF5.
-pub(crate) fn unsigned(value: i64, function: &str) -> Outcome<u64> {
+pub(crate) fn unsigned(value: i64, function: &str) -> VolOutcome<u64> {
     u64::try_from(value).map_err(|_| Failure::of_library(function))
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn length(value: usize) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Closer {
     Type,
-    Space,
+    DataSpace,
     Plist,
     Iterator,
     Dataset,
@@ -124,8 +124,9 @@ impl Owned {
     pub(crate) fn new(
         library: &'static Library,
         id: Hid,
-        (closer, function): (Closer, &str),
-    ) -> Outcome<Owned> {
+        closer: Closer,
+        function: &str,
+    ) -> VolOutcome<Owned> {
         Ok(Owned { library, id: checked(id, function)?, closer })
     }
 
@@ -144,7 +145,7 @@ impl Drop for Owned {
         unsafe {
             match self.closer {
                 Closer::Type => (f.H5Tclose)(self.id),
-                Closer::Space => (f.H5Sclose)(self.id),
+                Closer::DataSpace => (f.H5Sclose)(self.id),
                 Closer::Plist => (f.H5Pclose)(self.id),
                 Closer::Iterator => (f.H5Ssel_iter_close)(self.id),
                 Closer::Dataset => (f.H5Dclose)(self.id),

@@ -44,9 +44,10 @@ fn a_killed_program_leaves_everything_that_had_returned() {
     for round in 0..6 {
         let mut command = world.command(Served::Pario, &["-c", WRITER]);
         let mut child = command.env_remove("PARIO_STATS").stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // Kept open: a closed pipe would end the program in its own way.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let wanted = last + 7 + round * 5;
-        for line in lines {
+        for line in lines.by_ref() {
             last = line.unwrap().parse().unwrap();
             if last >= wanted {
                 break;
@@ -61,6 +62,7 @@ fn a_killed_program_leaves_everything_that_had_returned() {
             assert!(done.success());
         }
         child.wait().unwrap();
+        drop(lines);
         let reader = READER.replace("LAST", &last.to_string());
         assert_eq!(world.script(Served::Pario, &reader), "ok\n", "round {round}");
     }

@@ -2,6 +2,8 @@
 //!
 //! `./test` installs h5py into `target/hdf5/venv`. A missing h5py is a failure.
 
+#![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
+
 mod killed;
 mod programs;
 mod served;

@@ -2,26 +2,26 @@
 
 use super::chunks::{self, ChunkPlace, ChunkRecord, Coordinates, Piece, byte_range, chunk_bytes};
 use super::filters::Pipeline;
-use super::segments::{self, Segment};
+use super::segments::{self, FileSegment};
 use crate::bytes::{index, length};
 use crate::error::{Result, TreeError};
-use crate::header::{Dataset, Layout};
+use crate::header::{DataLayout, Dataset};
 use crate::tree::Tree;
 
 /// Facts of a chunked dataset.
-pub(super) struct Grid {
+pub(super) struct ChunkGrid {
     pub(super) extent: Vec<u64>,
     pub(super) chunk: Vec<u64>,
     pub(super) element: u64,
 }
 
-impl Grid {
-    pub(super) fn of(dataset: &Dataset) -> Grid {
+impl ChunkGrid {
+    pub(super) fn of(dataset: &Dataset) -> ChunkGrid {
         let chunk = match &dataset.layout {
-            Layout::Ordered { chunk } | Layout::Indexed { chunk } => chunk.clone(),
-            Layout::Contiguous => Vec::new(),
+            DataLayout::Ordered { chunk } | DataLayout::Indexed { chunk } => chunk.clone(),
+            DataLayout::Contiguous => Vec::new(),
         };
-        Grid { extent: dataset.space.extent().to_vec(), chunk, element: dataset.element.size }
+        ChunkGrid { extent: dataset.space.extent().to_vec(), chunk, element: dataset.element.size }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -33,8 +33,8 @@ impl Grid {
     }
 
     /// Pieces of a chunk that begins at `base` of the data file.
-    fn segments(&self, base: u64, pieces: &[Piece]) -> Vec<Segment> {
-        let segment = |piece: &Piece| Segment {
+    fn segments(&self, base: u64, pieces: &[Piece]) -> Vec<FileSegment> {
+        let segment = |piece: &Piece| FileSegment {
             offset: base + piece.inside * self.element,
             at: index(piece.packed * self.element),
             size: index(piece.count * self.element),
@@ -63,7 +63,7 @@ impl Grid {
 
 impl Tree {
     pub(super) fn read_ordered(&mut self, id: u64, runs: &[(u64, u64)], buffer: &mut [u8]) -> Result<()> {
-        let grid = Grid::of(self.dataset(id)?);
+        let grid = ChunkGrid::of(self.dataset(id)?);
         let file = self.data(id)?.file.clone();
         for (at, pieces) in grid.cut(runs) {
             let base = chunks::number(&grid.extent, &grid.chunk, &at) * grid.bytes();
@@ -73,7 +73,7 @@ impl Tree {
     }
 
     pub(super) fn write_ordered(&mut self, id: u64, runs: &[(u64, u64)], buffer: &[u8]) -> Result<()> {
-        let grid = Grid::of(self.dataset(id)?);
+        let grid = ChunkGrid::of(self.dataset(id)?);
         let file = self.data(id)?.file.clone();
         for (at, pieces) in grid.cut(runs) {
             let base = chunks::number(&grid.extent, &grid.chunk, &at) * grid.bytes();
@@ -84,7 +84,7 @@ impl Tree {
 
     pub(super) fn read_indexed(&mut self, id: u64, runs: &[(u64, u64)], buffer: &mut [u8]) -> Result<()> {
         let dataset = self.dataset(id)?;
-        let (grid, filtered) = (Grid::of(dataset), !dataset.filters.is_empty());
+        let (grid, filtered) = (ChunkGrid::of(dataset), !dataset.filters.is_empty());
         for (at, pieces) in grid.cut(runs) {
             if filtered {
                 self.cached(id, &at, false)?;
@@ -111,7 +111,7 @@ impl Tree {
 
     pub(super) fn write_indexed(&mut self, id: u64, runs: &[(u64, u64)], buffer: &[u8]) -> Result<()> {
         let dataset = self.dataset(id)?;
-        let (grid, filtered) = (Grid::of(dataset), !dataset.filters.is_empty());
+        let (grid, filtered) = (ChunkGrid::of(dataset), !dataset.filters.is_empty());
         for (at, pieces) in grid.cut(runs) {
             if filtered {
                 self.cached(id, &at, grid.covers(&pieces))?;
@@ -135,7 +135,7 @@ impl Tree {
         Ok(())
     }
 
-    fn empty_chunk(&self, id: u64, grid: &Grid) -> Result<Vec<u8>> {
+    fn empty_chunk(&self, id: u64, grid: &ChunkGrid) -> Result<Vec<u8>> {
         let mut bytes = vec![0; index(grid.bytes())];
         chunks::fill(&mut bytes, self.dataset(id)?.fill.as_ref().map(|fill| &fill.0[..]));
         Ok(bytes)
@@ -146,7 +146,7 @@ impl Tree {
         if self.data(id)?.cache.get(at).is_some() {
             return Ok(());
         }
-        let grid = Grid::of(self.dataset(id)?);
+        let grid = ChunkGrid::of(self.dataset(id)?);
         while let Some(victim) = self.data(id)?.cache.victim(grid.bytes()) {
             self.store_cached(id, &victim)?;
             self.data(id)?.cache.remove(&victim);
@@ -181,7 +181,7 @@ impl Tree {
     fn decoded(&mut self, id: u64, at: &Coordinates, place: ChunkPlace) -> Result<Vec<u8>> {
         let stored = self.stored_chunk(id, at, place)?;
         let dataset = self.dataset(id)?;
-        let (filters, size) = (dataset.filters.clone(), Grid::of(dataset).bytes());
+        let (filters, size) = (dataset.filters.clone(), ChunkGrid::of(dataset).bytes());
         let decoded = if Pipeline::is_known(&filters) {
             Pipeline { filters: &filters, element: self.dataset(id)?.element.size }
                 .decode(stored, place.mask, size)
@@ -244,21 +244,23 @@ impl Tree {
     }
 
     /// Stores a chunk that the caller has filtered. `at` is in chunks.
-    pub fn write_chunk(&mut self, id: u64, at: &[u64], (bytes, mask): (&[u8], u32)) -> Result<()> {
+    pub fn write_chunk(&mut self, id: u64, at: &[u64], bytes: &[u8], mask: u32) -> Result<()> {
         self.writable()?;
         self.open_data(id)?;
-        let (grid, at) = (Grid::of(self.dataset(id)?), at.to_vec());
+        let (grid, at) = (ChunkGrid::of(self.dataset(id)?), at.to_vec());
         self.data(id)?.cache.remove(&at);
         match self.dataset(id)?.layout {
-            Layout::Indexed { .. } => self.store_chunk(id, &at, (bytes, mask, Some(crc32c::crc32c(bytes)))),
-            Layout::Ordered { .. } if length(bytes.len()) == grid.bytes() => {
+            DataLayout::Indexed { .. } => {
+                self.store_chunk(id, &at, (bytes, mask, Some(crc32c::crc32c(bytes))))
+            }
+            DataLayout::Ordered { .. } if length(bytes.len()) == grid.bytes() => {
                 let base = chunks::number(&grid.extent, &grid.chunk, &at) * grid.bytes();
                 self.data(id)?.file.write_at(base, bytes)
             }
-            Layout::Ordered { .. } => {
+            DataLayout::Ordered { .. } => {
                 Err(TreeError::Invalid("a chunk without filters has one size only".into()))
             }
-            Layout::Contiguous => Err(TreeError::Invalid("the dataset has no chunks".into())),
+            DataLayout::Contiguous => Err(TreeError::Invalid("the dataset has no chunks".into())),
         }
     }
 
@@ -279,14 +281,14 @@ impl Tree {
     /// Coordinates, in chunks, and places of all stored chunks.
     pub fn chunk_places(&mut self, id: u64) -> Result<Vec<(Vec<u64>, ChunkPlace)>> {
         self.flush_object(id)?;
-        let (grid, layout) = (Grid::of(self.dataset(id)?), self.dataset(id)?.layout.clone());
+        let (grid, layout) = (ChunkGrid::of(self.dataset(id)?), self.dataset(id)?.layout.clone());
         let data = self.data(id)?;
         match layout {
-            Layout::Contiguous => Err(TreeError::Invalid("the dataset has no chunks".into())),
-            Layout::Indexed { .. } => {
+            DataLayout::Contiguous => Err(TreeError::Invalid("the dataset has no chunks".into())),
+            DataLayout::Indexed { .. } => {
                 Ok(data.map.rows.iter().map(|(at, place)| (at.clone(), *place)).collect())
             }
-            Layout::Ordered { .. } => {
+            DataLayout::Ordered { .. } => {
                 let (end, size) = (data.file.size()?, grid.bytes());
                 let counts: Vec<u64> =
                     grid.extent.iter().zip(&grid.chunk).map(|(all, one)| all.div_ceil(*one)).collect();

@@ -137,7 +137,7 @@ fn position(extent: &[u64], element: u64) -> (Vec<u64>, u64) {
     (position, left)
 }
 
-/// Number of a chunk in a grid whose first dimension is open.
+/// Number of a chunk in a grid with an open first dimension.
 pub(crate) fn number(extent: &[u64], chunk: &[u64], at: &[u64]) -> u64 {
     let grid = extent.iter().zip(chunk).map(|(size, part)| size.div_ceil(*part).max(1));
     at.iter().zip(grid).fold(0, |sum, (one, size)| sum * size + one)

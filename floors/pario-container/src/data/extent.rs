@@ -2,11 +2,11 @@
 //!
 //! Always: an element that was outside the extent once reads as the fill value when the dataset grows again.
 
-use super::chunked::Grid;
+use super::chunked::ChunkGrid;
 use super::chunks::{self, ChunkRecord, Coordinates, byte_range, chunk_bytes};
 use crate::bytes::index;
 use crate::error::{Result, TreeError};
-use crate::header::{HeaderRecord, Layout, Space};
+use crate::header::{DataLayout, DataSpace, HeaderRecord};
 use crate::tree::Tree;
 
 impl Tree {
@@ -14,13 +14,13 @@ impl Tree {
     pub fn set_extent(&mut self, id: u64, extent: &[u64]) -> Result<()> {
         self.writable()?;
         let dataset = self.dataset(id)?;
-        let Space::Simple { extent: current, maximum } = &dataset.space else {
+        let DataSpace::Simple { extent: current, maximum } = &dataset.space else {
             return Err(TreeError::Invalid("the dataset has no dimensions".into()));
         };
         if current == extent {
             return Ok(());
         }
-        if dataset.layout == Layout::Contiguous {
+        if dataset.layout == DataLayout::Contiguous {
             return Err(TreeError::Invalid("only chunked datasets change their extent".into()));
         }
         if current.len() != extent.len() {
@@ -36,7 +36,7 @@ impl Tree {
         let shrank = extent.iter().zip(current).any(|(new, old)| new < old);
         let (old, layout) = (current.clone(), dataset.layout.clone());
         // The grid of ordered chunks must not change its width.
-        if let (Layout::Ordered { chunk }, true) = (&layout, extent[1..] != old[1..]) {
+        if let (DataLayout::Ordered { chunk }, true) = (&layout, extent[1..] != old[1..]) {
             self.order_to_index(id, &old, &chunk.clone())?;
         }
         self.open_data(id)?;
@@ -57,7 +57,7 @@ impl Tree {
         crate::log::Log::create(&*self.place, &path, &records)?;
         let mut header = self.header(id)?.clone();
         if let crate::header::ObjectBody::Dataset(dataset) = &mut header.body {
-            dataset.layout = Layout::Indexed { chunk: chunk.to_vec() };
+            dataset.layout = DataLayout::Indexed { chunk: chunk.to_vec() };
         }
         self.commit_header(id, HeaderRecord::Object(Box::new(header)))?;
         self.node_mut(id)?.data = None;
@@ -66,17 +66,17 @@ impl Tree {
 
     /// Clears elements outside the extent.
     pub(super) fn trim(&mut self, id: u64) -> Result<()> {
-        let (grid, layout) = (Grid::of(self.dataset(id)?), self.dataset(id)?.layout.clone());
+        let (grid, layout) = (ChunkGrid::of(self.dataset(id)?), self.dataset(id)?.layout.clone());
         match layout {
-            Layout::Contiguous => return Ok(()),
-            Layout::Ordered { .. } => self.trim_ordered(id, &grid)?,
-            Layout::Indexed { .. } => self.trim_indexed(id, &grid)?,
+            DataLayout::Contiguous => return Ok(()),
+            DataLayout::Ordered { .. } => self.trim_ordered(id, &grid)?,
+            DataLayout::Indexed { .. } => self.trim_indexed(id, &grid)?,
         }
         self.commit_header(id, HeaderRecord::Trimmed(true))
     }
 
     /// Only the first dimension has changed: whole chunks at the end, and rows of the last ones.
-    fn trim_ordered(&mut self, id: u64, grid: &Grid) -> Result<()> {
+    fn trim_ordered(&mut self, id: u64, grid: &ChunkGrid) -> Result<()> {
         let row: u64 =
             grid.extent.iter().zip(&grid.chunk).skip(1).map(|(all, one)| all.div_ceil(*one).max(1)).product();
         let kept = grid.extent[0].div_ceil(grid.chunk[0]);
@@ -99,7 +99,7 @@ impl Tree {
         Ok(())
     }
 
-    fn trim_indexed(&mut self, id: u64, grid: &Grid) -> Result<()> {
+    fn trim_indexed(&mut self, id: u64, grid: &ChunkGrid) -> Result<()> {
         let place = self.place.clone();
         self.flush_object(id)?;
         let rows: Vec<Coordinates> = self.data(id)?.map.rows.keys().cloned().collect();
@@ -123,7 +123,7 @@ impl Tree {
         Ok(())
     }
 
-    fn clear_outside(&mut self, id: u64, grid: &Grid, at: &Coordinates) -> Result<()> {
+    fn clear_outside(&mut self, id: u64, grid: &ChunkGrid, at: &Coordinates) -> Result<()> {
         let beyond = chunks::outside(&grid.extent, &grid.chunk, at);
         if beyond.is_empty() {
             return Ok(());

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 pub use self::chunks::ChunkPlace;
 use self::chunks::{ChunkCache, ChunkMap, ChunkRecord};
-use self::segments::Segment;
+use self::segments::FileSegment;
 use crate::bytes::{index, length};
 use crate::error::{Result, TreeError};
-use crate::header::{Dataset, HeaderRecord, Kind, Layout};
+use crate::header::{DataLayout, Dataset, HeaderRecord, Kind};
 use crate::log::Log;
-use crate::place::{EntryKind, PlaceFile};
+use crate::place::{PlaceEntry, PlaceFile};
 use crate::tree::Tree;
 
 /// Bytes of fill values written at once.
@@ -52,15 +52,15 @@ impl Tree {
         if self.node(id)?.data.is_some() {
             return Ok(());
         }
-        let indexed = matches!(self.dataset(id)?.layout, Layout::Indexed { .. });
+        let indexed = matches!(self.dataset(id)?.layout, DataLayout::Indexed { .. });
         let (untrimmed, paths) = (self.dataset(id)?.untrimmed, self.paths(id)?);
         let place = self.place.clone();
         let write = self.is_writable();
         let file: Arc<dyn PlaceFile> = match place.kind(&paths.main())? {
             None if !write => Arc::new(NoFile),
-            Some(EntryKind::File) | None => place.open(&paths.main(), write)?,
+            Some(PlaceEntry::File) | None => place.open(&paths.main(), write)?,
             Some(_) => {
-                let cause = "something else than a file is in the place of the data".into();
+                let cause = "the data is not a regular file".into();
                 return Err(TreeError::DamagedData { path: paths.main(), cause });
             }
         };
@@ -103,16 +103,16 @@ impl Tree {
         self.open_data(id)?;
         let dataset = self.dataset(id)?;
         match &dataset.layout {
-            Layout::Contiguous if dataset.fill.is_some() && !dataset.allocated => {
+            DataLayout::Contiguous if dataset.fill.is_some() && !dataset.allocated => {
                 chunks::fill(buffer, dataset.fill.as_ref().map(|fill| &fill.0[..]));
                 Ok(())
             }
-            Layout::Contiguous => {
+            DataLayout::Contiguous => {
                 let segments = contiguous(runs, element);
                 segments::read(&*self.data(id)?.file, &segments, buffer)
             }
-            Layout::Ordered { .. } => self.read_ordered(id, runs, buffer),
-            Layout::Indexed { .. } => self.read_indexed(id, runs, buffer),
+            DataLayout::Ordered { .. } => self.read_ordered(id, runs, buffer),
+            DataLayout::Indexed { .. } => self.read_indexed(id, runs, buffer),
         }
     }
 
@@ -123,15 +123,15 @@ impl Tree {
         self.open_data(id)?;
         let dataset = self.dataset(id)?;
         match &dataset.layout {
-            Layout::Contiguous => {
+            DataLayout::Contiguous => {
                 if dataset.fill.is_some() && !dataset.allocated {
                     self.allocate(id)?;
                 }
                 let segments = contiguous(runs, element);
                 segments::write(&*self.data(id)?.file, &segments, buffer)
             }
-            Layout::Ordered { .. } => self.write_ordered(id, runs, buffer),
-            Layout::Indexed { .. } => self.write_indexed(id, runs, buffer),
+            DataLayout::Ordered { .. } => self.write_ordered(id, runs, buffer),
+            DataLayout::Indexed { .. } => self.write_indexed(id, runs, buffer),
         }
     }
 
@@ -182,19 +182,19 @@ impl Tree {
     pub fn stored_bytes(&mut self, id: u64) -> Result<u64> {
         let dataset = self.dataset(id)?;
         match dataset.layout {
-            Layout::Contiguous => Ok(dataset.bytes()),
-            Layout::Ordered { .. } => self.data(id)?.file.size(),
-            Layout::Indexed { .. } => Ok(chunks::stored_bytes(&self.data(id)?.map)),
+            DataLayout::Contiguous => Ok(dataset.bytes()),
+            DataLayout::Ordered { .. } => self.data(id)?.file.size(),
+            DataLayout::Indexed { .. } => Ok(chunks::stored_bytes(&self.data(id)?.map)),
         }
     }
 }
 
-fn contiguous(runs: &[(u64, u64)], element: u64) -> Vec<Segment> {
+fn contiguous(runs: &[(u64, u64)], element: u64) -> Vec<FileSegment> {
     let mut at = 0;
     let mut segments = Vec::with_capacity(runs.len());
     for (start, count) in runs {
         let size = index(count * element);
-        segments.push(Segment { offset: start * element, at, size });
+        segments.push(FileSegment { offset: start * element, at, size });
         at += size;
     }
     segments

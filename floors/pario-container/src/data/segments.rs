@@ -13,7 +13,7 @@ const SMALL: u64 = 16 << 10;
 
 /// A piece of a file and of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Segment {
+pub(crate) struct FileSegment {
     /// Position in the file.
     pub(crate) offset: u64,
     /// Position in the buffer.
@@ -22,14 +22,14 @@ pub(crate) struct Segment {
     pub(crate) size: usize,
 }
 
-impl Segment {
+impl FileSegment {
     fn end(&self) -> u64 {
         self.offset + length(self.size)
     }
 }
 
 /// Groups of neighbouring small pieces; a group is accessed at once.
-fn groups(segments: &[Segment]) -> Vec<&[Segment]> {
+fn groups(segments: &[FileSegment]) -> Vec<&[FileSegment]> {
     let (mut groups, mut start) = (Vec::new(), 0);
     for at in 1..=segments.len() {
         let joins = at < segments.len() && {
@@ -48,7 +48,7 @@ fn groups(segments: &[Segment]) -> Vec<&[Segment]> {
 }
 
 /// Reads all pieces; bytes beyond the end of the file are zero.
-pub(crate) fn read(file: &dyn PlaceFile, segments: &[Segment], buffer: &mut [u8]) -> Result<()> {
+pub(crate) fn read(file: &dyn PlaceFile, segments: &[FileSegment], buffer: &mut [u8]) -> Result<()> {
     let mut window = Vec::new();
     for group in groups(segments) {
         let (first, last) = (group[0], group[group.len() - 1]);
@@ -67,7 +67,7 @@ pub(crate) fn read(file: &dyn PlaceFile, segments: &[Segment], buffer: &mut [u8]
 }
 
 /// Writes all pieces. Small ones with gaps are written as one span, with the bytes between them as they are.
-pub(crate) fn write(file: &dyn PlaceFile, segments: &[Segment], buffer: &[u8]) -> Result<()> {
+pub(crate) fn write(file: &dyn PlaceFile, segments: &[FileSegment], buffer: &[u8]) -> Result<()> {
     let mut window = Vec::new();
     for group in groups(segments) {
         let (first, last) = (group[0], group[group.len() - 1]);

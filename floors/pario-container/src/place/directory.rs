@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::{EntryKind, Place, PlaceFile};
+use super::{Place, PlaceEntry, PlaceFile};
 use crate::error::{Result, TreeError};
 
 /// The file that is locked; its text names the writer.
@@ -95,12 +95,12 @@ impl Place for DirectoryPlace {
         made.map_err(self.fault("link", path))
     }
 
-    fn kind(&self, path: &str) -> Result<Option<EntryKind>> {
+    fn kind(&self, path: &str) -> Result<Option<PlaceEntry>> {
         let found = missing(fs::symlink_metadata(self.full(path))).map_err(self.fault("examine", path))?;
         Ok(found.map(|meta| kind_of(meta.file_type())))
     }
 
-    fn list(&self, path: &str) -> Result<Vec<(String, EntryKind)>> {
+    fn list(&self, path: &str) -> Result<Vec<(String, PlaceEntry)>> {
         let fault = self.fault("list", path);
         let mut entries = Vec::new();
         for entry in fs::read_dir(self.full(path)).map_err(&fault)? {
@@ -146,15 +146,15 @@ impl Place for DirectoryPlace {
     }
 }
 
-fn kind_of(kind: fs::FileType) -> EntryKind {
+fn kind_of(kind: fs::FileType) -> PlaceEntry {
     if kind.is_symlink() {
-        EntryKind::Symlink
+        PlaceEntry::Symlink
     } else if kind.is_dir() {
-        EntryKind::Directory
+        PlaceEntry::Directory
     } else if kind.is_file() {
-        EntryKind::File
+        PlaceEntry::File
     } else {
-        EntryKind::Other
+        PlaceEntry::Other
     }
 }
 

@@ -1,4 +1,4 @@
-//! A directory whose storage fails after a number of changes: the model of a process that dies, or of a full disk, in tests.
+//! A directory with storage that fails after a number of changes: the model of a process that dies, or of a full disk, in tests.
 //!
 //! Always: the change that fails has written a part of its bytes, and every later change fails.
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{DirectoryPlace, EntryKind, Place, PlaceFile};
+use super::{DirectoryPlace, Place, PlaceEntry, PlaceFile};
 use crate::error::{Result, TreeError};
 
 /// A plain directory with a limited number of changes.
@@ -93,11 +93,11 @@ impl Place for LimitedPlace {
         self.inner.symlink(target, path)
     }
 
-    fn kind(&self, path: &str) -> Result<Option<EntryKind>> {
+    fn kind(&self, path: &str) -> Result<Option<PlaceEntry>> {
         self.inner.kind(path)
     }
 
-    fn list(&self, path: &str) -> Result<Vec<(String, EntryKind)>> {
+    fn list(&self, path: &str) -> Result<Vec<(String, PlaceEntry)>> {
         self.inner.list(path)
     }
 

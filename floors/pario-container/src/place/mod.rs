@@ -15,14 +15,14 @@ use crate::error::Result;
 
 /// Kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
+pub enum PlaceEntry {
     /// A regular file.
     File,
     /// A directory.
     Directory,
     /// A symbolic link.
     Symlink,
-    /// Anything else.
+    /// A device, socket or pipe.
     Other,
 }
 
@@ -47,9 +47,9 @@ pub trait Place: Debug + Send + Sync {
     /// Makes a symbolic link; an existing one is replaced.
     fn symlink(&self, target: &str, path: &str) -> Result<()>;
     /// Kind of an entry, links not followed; `None` if it does not exist.
-    fn kind(&self, path: &str) -> Result<Option<EntryKind>>;
+    fn kind(&self, path: &str) -> Result<Option<PlaceEntry>>;
     /// Names and kinds of a directory's entries, in the order of their names.
-    fn list(&self, path: &str) -> Result<Vec<(String, EntryKind)>>;
+    fn list(&self, path: &str) -> Result<Vec<(String, PlaceEntry)>>;
     /// Locks the tree for one writer or for many readers until the place is dropped. The error names the holder.
     fn lock(&self, exclusive: bool) -> Result<()>;
 }

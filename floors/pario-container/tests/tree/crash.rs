@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pario_container::check::check;
-use pario_container::{Hex, LimitedPlace, Name, ROOT_ID, Result, Tree};
+use pario_container::{Hex, LimitedPlace, LinkName, NewLink, ROOT_ID, Result, Tree};
 
 use super::scene::{
     Random, WRITE, add_dataset, add_group, attribute, bytes, create, dataset, find, gzip, line, open, place,
@@ -61,9 +61,10 @@ fn remove_group_with_contents() {
             add_dataset(tree, group, "x", line(4)).unwrap();
             let inner = add_group(tree, group, "inner").unwrap();
             let shared = add_dataset(tree, inner, "y", line(4)).unwrap();
-            tree.link_hard((ROOT_ID, &Name::from("also y"), true), shared).unwrap();
+            tree.link_hard(NewLink { group: ROOT_ID, name: &LinkName::from("also y"), utf8: true }, shared)
+                .unwrap();
         },
-        |tree| tree.remove_link(ROOT_ID, &Name::from("g")),
+        |tree| tree.remove_link(ROOT_ID, &LinkName::from("g")),
         |tree, returned| {
             let there = find(tree, "g").is_some();
             assert!(!(there && returned));
@@ -85,7 +86,7 @@ fn move_group() {
         },
         |tree| {
             let target = find(tree, "target").unwrap();
-            tree.move_link((ROOT_ID, &Name::from("g")), (target, &Name::from("new")))
+            tree.move_link((ROOT_ID, &LinkName::from("g")), (target, &LinkName::from("new")))
         },
         |tree, returned| {
             let (old, new) = (find(tree, "g/x").is_some(), find(tree, "target/new/x").is_some());
@@ -105,7 +106,7 @@ fn second_name() {
         },
         |tree| {
             let id = find(tree, "g/x").unwrap();
-            tree.link_hard((ROOT_ID, &Name::from("y"), true), id)
+            tree.link_hard(NewLink { group: ROOT_ID, name: &LinkName::from("y"), utf8: true }, id)
         },
         |tree, returned| {
             let first = find(tree, "g/x").expect("the first name stays");
@@ -177,8 +178,9 @@ fn copy_of_a_group() {
         },
         |tree| {
             let id = find(tree, "g").unwrap();
-            let source = tree.copy_source(id, pario_container::CopyOptions::default())?;
-            tree.paste((ROOT_ID, &Name::from("copy"), true), &source).map(|_| ())
+            let source = tree.copy_source(id, pario_container::ObjectCopyOptions::default())?;
+            tree.paste(NewLink { group: ROOT_ID, name: &LinkName::from("copy"), utf8: true }, &source)
+                .map(|_| ())
         },
         |tree, returned| {
             assert!(find(tree, "g/x").is_some());
@@ -209,13 +211,16 @@ fn change(tree: &mut Tree, random: &mut Random, model: &mut Vec<(String, i32)>) 
     let known = model.iter().position(|(known, _)| *known == name);
     match (random.below(4), known) {
         (0, Some(at)) => {
-            tree.remove_link(ROOT_ID, &Name::from(name.as_str()))?;
+            tree.remove_link(ROOT_ID, &LinkName::from(name.as_str()))?;
             model.remove(at);
         }
         (1, Some(at)) => {
             let new = format!("m{}", random.below(1000));
             if model.iter().all(|(known, _)| *known != new) {
-                tree.move_link((ROOT_ID, &Name::from(name.as_str())), (ROOT_ID, &Name::from(new.as_str())))?;
+                tree.move_link(
+                    (ROOT_ID, &LinkName::from(name.as_str())),
+                    (ROOT_ID, &LinkName::from(new.as_str())),
+                )?;
                 model[at].0 = new;
             }
         }

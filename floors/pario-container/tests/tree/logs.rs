@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pario_container::{Hex, Name, ROOT_ID, Tree, TreeError};
+use pario_container::{Hex, LinkName, NewLink, ROOT_ID, Tree, TreeError};
 
 use super::scene::{READ, WRITE, add_dataset, add_group, attribute, create, find, line, open, place};
 
@@ -107,10 +107,10 @@ fn a_long_life_does_not_grow_headers_and_tables_without_bound() {
     let id = add_dataset(&mut tree, ROOT_ID, "x", line(3)).unwrap();
     tree.create_attribute(id, attribute("n", 0)).unwrap();
     for number in 0_i32..2000 {
-        tree.write_attribute(id, &Name::from("n"), number.to_le_bytes().to_vec()).unwrap();
-        let soft = pario_container::LinkTarget::Soft(Name::from("x"));
-        tree.link_other((ROOT_ID, &Name::from("s"), true), soft).unwrap();
-        tree.remove_link(ROOT_ID, &Name::from("s")).unwrap();
+        tree.write_attribute(id, &LinkName::from("n"), number.to_le_bytes().to_vec()).unwrap();
+        let soft = pario_container::LinkTarget::Soft(LinkName::from("x"));
+        tree.link_other(NewLink { group: ROOT_ID, name: &LinkName::from("s"), utf8: true }, soft).unwrap();
+        tree.remove_link(ROOT_ID, &LinkName::from("s")).unwrap();
     }
     tree.close().unwrap();
     for file in [".x", ".@links"] {
@@ -119,7 +119,7 @@ fn a_long_life_does_not_grow_headers_and_tables_without_bound() {
     }
     let mut tree = open(dir.path(), READ);
     let id = find(&mut tree, "x").unwrap();
-    assert_eq!(tree.attribute(id, &Name::from("n")).unwrap().value, Hex(1999_i32.to_le_bytes().to_vec()));
+    assert_eq!(tree.attribute(id, &LinkName::from("n")).unwrap().value, Hex(1999_i32.to_le_bytes().to_vec()));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use pario_container::Name;
+use pario_container::LinkName;
 use pario_container::names::{FILE_NAME_MAX, file_name};
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn is_safe(name: &str) -> bool {
 proptest! {
     #[test]
     fn every_name_is_a_safe_file_name(name in prop::collection::vec(any::<u8>(), 0..600)) {
-        prop_assert!(is_safe(&file_name(&Name(name))));
+        prop_assert!(is_safe(&file_name(&LinkName(name))));
     }
 
     #[test]
@@ -25,15 +25,15 @@ proptest! {
         // Few characters, among them all that are escaped and the digits of escapes: collisions are likely if there are any.
         first in "[.%@/a04~5Ff2]{0,8}", second in "[.%@/a04~5Ff2]{0,8}",
     ) {
-        let same = file_name(&Name::from(first.as_str())) == file_name(&Name::from(second.as_str()));
+        let same = file_name(&LinkName::from(first.as_str())) == file_name(&LinkName::from(second.as_str()));
         prop_assert_eq!(same, first == second);
     }
 
     #[test]
     fn names_survive_json(name in prop::collection::vec(1_u8.., 0..40)) {
-        let name = Name(name);
+        let name = LinkName(name);
         let text = serde_json::to_string(&name).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Name>(&text).unwrap(), name);
+        prop_assert_eq!(serde_json::from_str::<LinkName>(&text).unwrap(), name);
     }
 }
 
@@ -42,13 +42,13 @@ fn long_names_that_differ_at_the_end_are_different_files() {
     let mut seen = HashMap::new();
     for number in 0..2000 {
         let name = format!("{}{number}", "x".repeat(300));
-        let file = file_name(&Name::from(name.as_str()));
+        let file = file_name(&LinkName::from(name.as_str()));
         assert!(file.len() <= FILE_NAME_MAX, "{file}");
         assert_eq!(seen.insert(file, number), None, "{number}");
     }
     // A name that looks like a cut one is escaped.
     let cut = seen.keys().next().unwrap().clone();
-    assert_ne!(file_name(&Name::from(cut.as_str())), cut);
+    assert_ne!(file_name(&LinkName::from(cut.as_str())), cut);
 }
 
 #[test]
@@ -61,6 +61,6 @@ fn readable_names_stay_readable() {
         ("50%", "50%25"),
         ("", "%"),
     ] {
-        assert_eq!(file_name(&Name::from(name)), file);
+        assert_eq!(file_name(&LinkName::from(name)), file);
     }
 }

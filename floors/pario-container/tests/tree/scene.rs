@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pario_container::{
-    Access, Attribute, DirectoryPlace, ElementType, FilterSpec, Found, Hex, Name, NewDataset, ObjectBody,
-    Order, Place, ROOT_ID, Result, Space, Tree, TypeRecord,
+    Attribute, ByteOrder, DataSpace, DirectoryPlace, ElementType, FilterSpec, Found, Hex, LinkName,
+    NewDataset, NewLink, ObjectBody, Place, ROOT_ID, Result, Tree, TreeAccess, TypeRecord,
 };
 
 /// A random number generator that depends on nothing: xorshift.
@@ -30,11 +30,11 @@ pub(crate) fn seed() -> u64 {
     seed
 }
 
-pub(crate) const WRITE: Access = Access { write: true, lock: false };
-pub(crate) const READ: Access = Access { write: false, lock: false };
+pub(crate) const WRITE: TreeAccess = TreeAccess { write: true, lock: false };
+pub(crate) const READ: TreeAccess = TreeAccess { write: false, lock: false };
 
 pub(crate) fn integers() -> TypeRecord {
-    let description = ElementType::Integer { size: 4, signed: true, order: Order::Little };
+    let description = ElementType::Integer { size: 4, signed: true, order: ByteOrder::Little };
     TypeRecord { encoded: Hex(vec![1]), description, size: 4, committed: None }
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn create(dir: &Path) -> Tree {
     Tree::create(place(dir), false, Hex::default()).unwrap()
 }
 
-pub(crate) fn open(dir: &Path, access: Access) -> Tree {
+pub(crate) fn open(dir: &Path, access: TreeAccess) -> Tree {
     Tree::open(place(dir), access).unwrap()
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn group_body() -> ObjectBody {
 pub(crate) fn dataset(extent: &[u64], maximum: &[Option<u64>], chunk: Option<&[u64]>) -> NewDataset {
     NewDataset {
         element: integers(),
-        space: Space::Simple { extent: extent.to_vec(), maximum: maximum.to_vec() },
+        space: DataSpace::Simple { extent: extent.to_vec(), maximum: maximum.to_vec() },
         chunk: chunk.map(<[u64]>::to_vec),
         fill: None,
         filters: Vec::new(),
@@ -75,20 +75,20 @@ pub(crate) fn gzip() -> FilterSpec {
 }
 
 pub(crate) fn add_group(tree: &mut Tree, at: u64, name: &str) -> Result<u64> {
-    tree.create_named((at, &Name::from(name), true), group_body(), false)
+    tree.create_named(NewLink { group: at, name: &LinkName::from(name), utf8: true }, group_body(), false)
 }
 
 pub(crate) fn add_dataset(tree: &mut Tree, at: u64, name: &str, new: NewDataset) -> Result<u64> {
-    tree.create_named((at, &Name::from(name), true), new.body()?, false)
+    tree.create_named(NewLink { group: at, name: &LinkName::from(name), utf8: true }, new.body()?, false)
 }
 
 pub(crate) fn attribute(name: &str, value: i32) -> Attribute {
     Attribute {
-        name: Name::from(name),
+        name: LinkName::from(name),
         utf8: true,
         order: 0,
         element: integers(),
-        space: Space::Scalar,
+        space: DataSpace::Scalar,
         value: Hex(value.to_le_bytes().to_vec()),
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use super::super::abi::{Herr, Hid, LINK_HARD, LinkInfo, ObjectInfo, OldLinkInfo, OldObjectInfo, Token};
 use super::super::handle::Handle;
 use super::super::library::{Library, OldLinkOperator, OldObjectOperator, of_slot};
-use crate::stats::{self, Count};
+use crate::stats::{self, ServedCount};
 
 /// `H5O_INFO_BASIC | TIME | NUM_ATTRS`.
 const ALL_FIELDS: c_uint = 7;
@@ -25,7 +25,7 @@ pub(super) fn ours(library: &Library, id: Hid) -> bool {
     let object = unsafe { (library.f.H5VLobject)(id) };
     let found = Handle::borrow(object).is_ok();
     if found {
-        stats::add(Count::Compatibility, 1);
+        stats::add(ServedCount::Compatibility, 1);
     }
     found
 }
@@ -130,12 +130,11 @@ unsafe extern "C" fn call_object(
     unsafe { (call.operator)(id, name, &raw const old, call.data) }
 }
 
-/// Defines functions that ask whose object it is: Pario's go one way, others to HDF5's function of the same name.
+/// Defines functions that serve Pario's objects and pass others to HDF5's function of the same name.
 macro_rules! compat {
     ($($name:ident($first:ident : Hid $(, $arg:ident : $ty:ty)*) -> $ret:ty { $library:ident => $body:expr })*) => {
         $(
             #[expect(non_snake_case, reason = "this is the name of HDF5")]
-            #[expect(clippy::too_many_arguments, clippy::allow_attributes_without_reason, reason = "as in HDF5")]
             unsafe extern "C" fn $name<const S: usize>($first: Hid $(, $arg: $ty)*) -> $ret {
                 let $library = of_slot(S);
                 if ours($library, $first) {

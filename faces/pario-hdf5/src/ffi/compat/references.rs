@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use pario_container::{BlobId, ROOT_ID};
 
 use super::super::abi::{FAIL, Herr, Hid, ObjectInfo, Token};
-use super::super::failure::{Failure, Outcome, guard};
+use super::super::failure::{Failure, VolOutcome, guard};
 use super::super::handle::Handle;
 use super::super::library::{Library, of_slot};
 use super::super::values::{Closer, Owned, checked, memory, memory_mut, put};
@@ -19,7 +19,7 @@ const REGION: c_int = 1;
 /// Bytes in front of a region's selection: object id, length of the selection.
 const REGION_HEAD: usize = 8;
 
-fn handle_of<'a>(library: &Library, id: Hid) -> Outcome<&'a Handle> {
+fn handle_of<'a>(library: &Library, id: Hid) -> VolOutcome<&'a Handle> {
     // SAFETY: the caller has seen that the identifier has an object.
     Handle::borrow(unsafe { (library.f.H5VLobject)(id) })
 }
@@ -28,8 +28,9 @@ fn handle_of<'a>(library: &Library, id: Hid) -> Outcome<&'a Handle> {
 fn resolve(
     library: &Library,
     near: Hid,
-    (kind, reference): (c_int, *const c_void),
-) -> Outcome<(u64, Vec<u8>)> {
+    kind: c_int,
+    reference: *const c_void,
+) -> VolOutcome<(u64, Vec<u8>)> {
     match kind {
         OBJECT => {
             let id = u64::from_le_bytes(memory(reference, 8).try_into().expect("8 bytes"));
@@ -61,7 +62,7 @@ fn create(
     (target, kind): (*mut c_void, c_int),
     (id, name): (Hid, *const c_char),
     space: Hid,
-) -> Outcome<Herr> {
+) -> VolOutcome<Herr> {
     let mut info = std::mem::MaybeUninit::<ObjectInfo>::zeroed();
     // SAFETY: the place outlives the call; the name is the program's.
     let done = unsafe { (library.f.H5Oget_info_by_name3)(id, name, info.as_mut_ptr(), 1, 0) };
@@ -74,6 +75,7 @@ fn create(
             let mut size = 0;
             // SAFETY: without a buffer the size is returned.
             checked(
+                // SAFETY: the identifiers are open; places and buffers outlive the call.
                 unsafe { (library.f.H5Sencode2)(space, std::ptr::null_mut(), &raw mut size, 0) },
                 "H5Sencode2",
             )?;
@@ -95,14 +97,14 @@ fn create(
     Ok(0)
 }
 
-fn open(library: &Library, near: Hid, reference: (c_int, *const c_void)) -> Outcome<Hid> {
-    let (object, _) = resolve(library, near, reference)?;
+fn open(library: &Library, near: Hid, kind: c_int, reference: *const c_void) -> VolOutcome<Hid> {
+    let (object, _) = resolve(library, near, kind, reference)?;
     // SAFETY: the identifier is open; an unknown token is an error.
     checked(unsafe { (library.f.H5Oopen_by_token)(near, Token::of(object)) }, "H5Oopen_by_token")
 }
 
-fn kind_of(library: &'static Library, near: Hid, reference: (c_int, *const c_void)) -> Outcome<c_int> {
-    let id = open(library, near, reference)?;
+fn kind_of(library: &'static Library, near: Hid, kind: c_int, reference: *const c_void) -> VolOutcome<c_int> {
+    let id = open(library, near, kind, reference)?;
     // SAFETY: the identifier was opened above.
     let kind = unsafe { (library.f.H5Iget_type)(id) };
     // SAFETY: as above.
@@ -115,19 +117,20 @@ fn kind_of(library: &'static Library, near: Hid, reference: (c_int, *const c_voi
     })
 }
 
-fn region(library: &'static Library, near: Hid, reference: (c_int, *const c_void)) -> Outcome<Hid> {
-    let (_, selection) = resolve(library, near, reference)?;
+fn region(library: &'static Library, near: Hid, kind: c_int, reference: *const c_void) -> VolOutcome<Hid> {
+    let (_, selection) = resolve(library, near, kind, reference)?;
     // SAFETY: the bytes are those of `H5Sencode2`.
     let space = unsafe { (library.f.H5Sdecode)(selection.as_ptr().cast()) };
-    Ok(Owned::new(library, space, (Closer::Space, "H5Sdecode"))?.release())
+    Ok(Owned::new(library, space, Closer::DataSpace, "H5Sdecode")?.release())
 }
 
 fn name_of(
     library: &Library,
     (near, buffer, size): (Hid, *mut c_char, usize),
     reference: (c_int, *const c_void),
-) -> Outcome<isize> {
-    let id = open(library, near, reference)?;
+) -> VolOutcome<isize> {
+    let (kind, reference) = reference;
+    let id = open(library, near, kind, reference)?;
     // SAFETY: the identifier was opened above; buffer and size are the program's.
     let length = unsafe { (library.f.H5Iget_name)(id, buffer, size) };
     // SAFETY: as above.
@@ -154,7 +157,7 @@ unsafe extern "C" fn dereference1<const S: usize>(id: Hid, kind: c_int, referenc
         // SAFETY: the arguments are passed on as they are.
         return unsafe { (of_slot(S).f.H5Rdereference1)(id, kind, reference) };
     }
-    guard(S, -1, |library| open(library, id, (kind, reference)))
+    guard(S, -1, |library| open(library, id, kind, reference))
 }
 
 unsafe extern "C" fn dereference2<const S: usize>(
@@ -167,7 +170,7 @@ unsafe extern "C" fn dereference2<const S: usize>(
         // SAFETY: the arguments are passed on as they are.
         return unsafe { (of_slot(S).f.H5Rdereference2)(id, oapl, kind, reference) };
     }
-    guard(S, -1, |library| open(library, id, (kind, reference)))
+    guard(S, -1, |library| open(library, id, kind, reference))
 }
 
 unsafe extern "C" fn object_type1<const S: usize>(id: Hid, kind: c_int, reference: *const c_void) -> c_int {
@@ -175,7 +178,7 @@ unsafe extern "C" fn object_type1<const S: usize>(id: Hid, kind: c_int, referenc
         // SAFETY: the arguments are passed on as they are.
         return unsafe { (of_slot(S).f.H5Rget_obj_type1)(id, kind, reference) };
     }
-    guard(S, -1, |library| kind_of(library, id, (kind, reference)))
+    guard(S, -1, |library| kind_of(library, id, kind, reference))
 }
 
 unsafe extern "C" fn object_type2<const S: usize>(
@@ -189,7 +192,7 @@ unsafe extern "C" fn object_type2<const S: usize>(
         return unsafe { (of_slot(S).f.H5Rget_obj_type2)(id, kind, reference, target) };
     }
     guard(S, FAIL, |library| {
-        put(target, kind_of(library, id, (kind, reference))?);
+        put(target, kind_of(library, id, kind, reference)?);
         Ok(0)
     })
 }
@@ -199,7 +202,7 @@ unsafe extern "C" fn get_region<const S: usize>(id: Hid, kind: c_int, reference:
         // SAFETY: the arguments are passed on as they are.
         return unsafe { (of_slot(S).f.H5Rget_region)(id, kind, reference) };
     }
-    guard(S, -1, |library| region(library, id, (kind, reference)))
+    guard(S, -1, |library| region(library, id, kind, reference))
 }
 
 unsafe extern "C" fn get_name<const S: usize>(

@@ -40,7 +40,7 @@ struct Dynamic {
 }
 
 /// A loaded object.
-struct Object {
+struct LoadedObject {
     name: CString,
     base: u64,
     dynamic: u64,
@@ -51,14 +51,14 @@ static DONE: LazyLock<Mutex<HashSet<u64>>> = LazyLock::new(|| Mutex::new(HashSet
 
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
     // SAFETY: `patch` passes a list, the loader valid information.
-    let (info, objects) = unsafe { (&*info, &mut *data.cast::<Vec<Object>>()) };
+    let (info, objects) = unsafe { (&*info, &mut *data.cast::<Vec<LoadedObject>>()) };
     // SAFETY: the loader passes a text that ends in NUL.
     let name = unsafe { CStr::from_ptr(info.dlpi_name) }.to_owned();
     for number in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: the object has this many program headers.
         let header = unsafe { &*info.dlpi_phdr.add(number) };
         if header.p_type == libc::PT_DYNAMIC {
-            objects.push(Object {
+            objects.push(LoadedObject {
                 name: name.clone(),
                 base: info.dlpi_addr,
                 dynamic: info.dlpi_addr + header.p_vaddr,
@@ -70,7 +70,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _size: usize, data: 
 
 /// Patches all objects that were loaded since the last call.
 pub(super) fn patch(replacements: Replacements<'_>) {
-    let mut objects: Vec<Object> = Vec::new();
+    let mut objects: Vec<LoadedObject> = Vec::new();
     // SAFETY: the callback takes a list of objects, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast()) };
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ pub(super) fn patch(replacements: Replacements<'_>) {
 }
 
 /// The HDF5 that an object resolves to.
-fn resolved(object: &Object) -> Option<*const c_void> {
+fn resolved(object: &LoadedObject) -> Option<*const c_void> {
     // SAFETY: the object is loaded, so that none of its code runs.
     let handle = unsafe { libc::dlopen(object.name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
     if handle.is_null() {
@@ -95,7 +95,7 @@ fn resolved(object: &Object) -> Option<*const c_void> {
     (!found.is_null()).then_some(found.cast_const())
 }
 
-fn patch_object(object: &Object, replacements: Replacements<'_>) {
+fn patch_object(object: &LoadedObject, replacements: Replacements<'_>) {
     let (mut strings, mut symbols) = (0, 0);
     let (mut rela, mut rela_size, mut plt, mut plt_size) = (0, 0, 0, 0);
     let mut at = object.dynamic as *const Dynamic;
@@ -134,7 +134,7 @@ fn patch_object(object: &Object, replacements: Replacements<'_>) {
 
 /// Import slots for functions of HDF5: address and name.
 fn slots_of(
-    object: &Object,
+    object: &LoadedObject,
     (table, size): (u64, u64),
     (symbols, strings): (u64, u64),
     found: &mut Vec<(u64, String)>,
