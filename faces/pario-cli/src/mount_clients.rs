@@ -4,12 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use pario::Partition;
 use pario::core::ServerIndex;
 use pario::partition::Registry;
 use pario_posix::fuse::mounted_dirs;
 use serde_json::Value;
+
+/// How long the manager is asked for its clients.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// A mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,10 +53,19 @@ pub(crate) fn in_report(report: &Value) -> Vec<MountClient> {
     mounts.into_values().collect()
 }
 
-/// The mounts of a partition; none if its manager does not answer.
+/// The mounts of a partition; none if its manager does not answer within [`ANSWER_LIMIT`].
 pub(crate) fn of_partition(registry: &Registry, name: &str) -> Vec<MountClient> {
-    let asked = Partition::mount_from(registry, name)
-        .and_then(|partition| partition.mount_handle().server_status(ServerIndex::MANAGER));
-    let report = asked.ok().and_then(|json| serde_json::from_str(&json).ok());
+    // A manager that runs and does not answer is waited for without a limit: by a thread that ends with this command.
+    let (path, name, (sender, answer)) = (registry.path().to_owned(), name.to_owned(), channel());
+    let ask = move || {
+        let asked = Partition::mount_from(&Registry::open(&path), &name)
+            .and_then(|partition| partition.mount_handle().server_status(ServerIndex::MANAGER));
+        // The command may have given up.
+        let _ = sender.send(asked.ok().and_then(|json| serde_json::from_str(&json).ok()));
+    };
+    if std::thread::Builder::new().name("mounts".into()).spawn(ask).is_err() {
+        return Vec::new();
+    }
+    let report: Option<Value> = answer.recv_timeout(ANSWER_LIMIT).ok().flatten();
     report.as_ref().map(in_report).unwrap_or_default()
 }
