@@ -15,12 +15,11 @@
 extern "C" {
 #endif
 
-/* Passes `bytes` bytes of this rank and receives those of all ranks, in rank order; 0 is success. */
-typedef int pario_exchange(const void *own, void *all, size_t bytes, void *context);
-
-/* Forms the group of this process by the exchange of the program, which is called until this function returns; all ranks call it.
- * 0, or -1 with errno and pario_error. */
-int64_t pario_group_from_exchange(int rank, int size, pario_exchange *exchange, void *context);
+/* Forms the group of this process; all ranks call it. The exchange passes `bytes` bytes of this rank and receives those of all
+ * ranks, in rank order; 0 is success. It is called until this function returns. 0, or -1 with errno and pario_error. */
+int64_t pario_group_from_exchange(int rank, int size,
+                                  int (*exchange)(const void *own, void *all, size_t bytes, void *context),
+                                  void *context);
 
 #ifdef MPI_VERSION
 static int pario_exchange_in_comm(const void *own, void *all, size_t bytes, void *context) {

@@ -376,6 +376,24 @@ impl Connection {
         }
     }
 
+    /// Number of a request, for [`Connection::read_answer`].
+    #[must_use]
+    pub fn number_of(ticket: &Ticket) -> u64 {
+        ticket.0
+    }
+
+    /// Reads answers until that of a request has arrived, for a thread that does not fetch it: the owner of the ticket computes meanwhile.
+    pub fn read_answer(&self, number: u64) {
+        let goal = ReadGoal::Answer(number);
+        let _waiting = WaiterGuard::begin(self);
+        while self.state().lacks(goal) && !self.is_dead() {
+            // A fault is kept for the owner.
+            if self.read_or_sleep(goal, &mut None).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Reads answers until fewer than `limit` requests are unanswered.
     pub fn wait_for_room(&self, limit: usize) -> Result<(), Fault> {
         let goal = ReadGoal::Fewer(limit);

@@ -1,5 +1,6 @@
 //! The command line of `pario bench`: parsed options, checked plans, printed results.
 
+mod distant;
 mod kernel;
 mod sliding;
 mod team;
@@ -17,6 +18,7 @@ use crate::meta::MetaPlan;
 use crate::mpi::MpiPlan;
 use crate::sched::{self, Grounds, SchedPlan};
 use crate::{BenchError, BenchReport, BenchResult, PAIRS_DEFAULT, PAIRS_QUICK};
+use distant::{DistantArgs, SharedFilesArgs};
 use kernel::{
     BtioArgs, FlashArgs, IrregularArgs, KernelRequest, ScaleArgs, StridedArgs, SubarrayArgs, TileArgs,
 };
@@ -38,6 +40,8 @@ Examples:
   pario bench full                     an application beside one that writes to a server without room
   pario bench lock                     locks that are kept, shared pointers, counting together
   pario bench sliding --hosts 4        overlapping windows: the cooperative cache, range locks, no locks
+  pario bench distant                  files of other processes: own, near, far
+  pario bench shared-files             records that all processes change, in a shared file
   pario bench btio --class A           the NAS benchmark's dumps, by every method, against plain files and memory
   pario bench mpi --quick              MPI programs on the MPI library's own I/O and on Pario
   pario bench team micro               threads that write one file, by every way
@@ -73,6 +77,10 @@ enum Benchmark {
     Lock(LockArgs),
     /// Windows that slide over what all others change: the file cache on a plain file against byte-range locks
     Sliding(SlidingArgs),
+    /// The file of one process, accessed by itself, from its node and from another: against pread and pwrite
+    Distant(DistantArgs),
+    /// Records that all processes read, change and write back: a shared file, a plain file, a partition
+    SharedFiles(SharedFilesArgs),
     /// Dumps of the NAS BT benchmark: diagonal multi-partitioning, a square number of processes
     Btio(BtioArgs),
     /// A dense set of two-dimensional tiles, one per process
@@ -262,6 +270,8 @@ pub(crate) fn run(cli: &Cli) -> BenchResult {
         Benchmark::Lock(args) => show(cli, &crate::lock::run(&lock_plan(args)?)?),
         Benchmark::Sliding(args) => sliding::show(cli, args),
         Benchmark::Team(args) => team::show(cli, args),
+        Benchmark::Distant(args) => show(cli, &crate::distant::run(&args.plan()?)?),
+        Benchmark::SharedFiles(args) => show(cli, &crate::shared_files::run(&args.plan()?)?),
         Benchmark::Btio(args) => show_kernel(cli, &args.asked()?),
         Benchmark::Tile(args) => show_kernel(cli, &args.asked()?),
         Benchmark::Flash(args) => show_kernel(cli, &args.asked()?),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use pario::Partition;
 use serde::{Deserialize, Serialize};
 
+use super::distant::worker::{self as distant, DistantJob};
 use super::error::BenchError;
 use super::full::background_writer::{self, BackgroundWriter, BackgroundWriterJob};
 use super::full::neighbour::{self, NeighbourJob};
@@ -14,6 +15,7 @@ use super::kernel::rank::{self as kernel_rank, KernelJob};
 use super::lock::worker::{self as lock, LockJob};
 use super::meta::names::{self, NamesJob};
 use super::sched::real::pieces::{self, PiecesJob};
+use super::shared_files::worker::{self as records, RecordJob};
 use super::sliding::worker::{self as sliding, SlidingJob};
 use super::team::container::{self, ContainerJob};
 use super::team::job::{self as team, TeamJob};
@@ -59,6 +61,10 @@ pub(crate) enum BenchJob {
     Meeting(MeetingJob),
     /// A container with many entries.
     Container(ContainerJob),
+    /// Access the file of another process.
+    Distant(DistantJob),
+    /// Change records of a file.
+    Records(RecordJob),
 }
 
 /// Outcome of a job.
@@ -107,6 +113,8 @@ impl JobState {
             BenchJob::Team(job) => team::run(self, job),
             BenchJob::Meeting(job) => meeting::run(job),
             BenchJob::Container(job) => container::run(job),
+            BenchJob::Distant(job) => distant::run(job),
+            BenchJob::Records(job) => records::run(job),
         }
     }
 

@@ -14,6 +14,7 @@
 mod args;
 mod backed;
 mod clock;
+mod distant;
 mod error;
 mod figures;
 mod footprint;
@@ -29,6 +30,7 @@ mod plot;
 mod progress;
 mod report;
 mod sched;
+mod shared_files;
 mod sliding;
 mod team;
 mod testbed;

@@ -166,6 +166,41 @@ fn fortran_with_integers_of_both_sizes() {
 }
 
 #[test]
+fn fortran_modules_have_every_function() {
+    let read = |path: &str| std::fs::read_to_string(here().join(path)).unwrap().to_lowercase();
+    for (header, module) in
+        [("include/sf.h", "fortran/pario_sf.f90"), ("include/dio.h", "fortran/pario_dio.f90")]
+    {
+        let (header, module) = (read(header), read(module));
+        let lines = header.lines().filter(|line| line.contains('(') && !line.starts_with([' ', '/', '#']));
+        let before = lines.filter_map(|line| line.split_once('('));
+        let names: Vec<&str> = before.filter_map(|(text, _)| text.rsplit([' ', '*']).next()).collect();
+        assert!(12 <= names.len(), "{names:?}");
+        for name in names {
+            assert!(
+                module.contains(&format!("function {name}("))
+                    || module.contains(&format!("subroutine {name}(")),
+                "{name} is not in the module"
+            );
+        }
+    }
+    if !has("gfortran") {
+        return;
+    }
+    let (dir, programs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    (0..2).for_each(|rank| std::fs::create_dir(dir.path().join(rank.to_string())).unwrap());
+    let sources: Vec<String> = ["pario_sf", "pario_dio"]
+        .map(|module| here().join(format!("fortran/{module}.f90")).display().to_string())
+        .to_vec();
+    let modules = format!("-J{}", programs.path().display());
+    let flags = ["-Wall", "-Werror", &modules, &sources[0], &sources[1]];
+    let program = compile("gfortran", "modules.f90", "pario", &flags, programs.path());
+    for place in ["distant", "filesystem"] {
+        succeeded(&run(&program, dir.path(), 2, 2, &[("PARIO_SF", place)]), 2);
+    }
+}
+
+#[test]
 fn an_mpi_program_gives_its_exchange() {
     let mut is_found = false;
     for (compiler, launcher) in [("mpicc.mpich", "mpiexec.mpich"), ("mpicc.openmpi", "mpiexec.openmpi")] {

@@ -2,6 +2,8 @@
 #include "check_distant.h"
 #include <math.h>
 #include <sf.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define RECORD 30720
 
@@ -70,6 +72,12 @@ int main(int argc, char **argv) {
     CHECK(SF_Create(NULL, 0, 0, -1, &other) == SF_OPENFAIL);
     CHECK(SF_Open(0) == SF_HANDFAIL && SF_Close(0) == SF_HANDFAIL && SF_Fsync(0) == SF_HANDFAIL);
     CHECK(SF_Destroy(77) == SF_HANDFAIL && SF_Rwtor(77) == SF_HANDFAIL);
+
+    /* A forked child has no file; its parent's live. */
+    pid_t child = fork();
+    if (child == 0) _exit(SF_Read(file, 0, 1, record, &request) == SF_HANDFAIL ? 0 : 1);
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
 
     /* Closed and read-only for this process. */
     CHECK(SF_Close(file) == 0);

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 
 use pario_core::{Clock, Code, Fault, Generation, InodeId, LocalOffset, ObjectId};
+use pario_net::connection::Connection;
 use pario_net::message::{Reply, Request};
 use pario_server::store::Store;
 use pario_sys::piece::PIECES_PER_CALL_MAX;
@@ -29,6 +30,9 @@ use super::workers::{JobEnd, JobResult};
 
 /// Transfers up to this are made by the caller of a start, larger ones by a worker.
 pub(super) const BY_CALLER_MAX: usize = 1 << 20;
+
+/// Answers from this size on are received by a worker: smaller ones fit into the buffers of a socket.
+const RECEIVED_MIN: usize = 128 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -215,6 +219,19 @@ impl Component {
             }
         }
         Ok(true)
+    }
+
+    /// Starts a read that the caller waits for later: a worker receives a large answer meanwhile.
+    pub(super) fn start_behind(self: &Arc<Self>, at: u64, part: BufferPart) -> Result<PartProgress, Fault> {
+        let is_large = RECEIVED_MIN <= part.len();
+        let started = self.start_read(at, part)?;
+        if let PartProgress::Sent(sent) = &started
+            && is_large
+        {
+            let (link, number) = (Arc::clone(&sent.link), Connection::number_of(&sent.ticket));
+            self.homes.workers.run(Box::new(move || link.read_answer(number)))?;
+        }
+        Ok(started)
     }
 
     /// Starts a read; does not wait for a disk or a home.

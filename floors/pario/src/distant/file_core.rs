@@ -310,7 +310,7 @@ impl FileCore {
         let mut list = Vec::with_capacity(parts.len());
         for (part, memory) in parts.into_iter().zip(buffers) {
             let component = Arc::clone(&self.components[part.component]);
-            let state = component.start_read(part.at, memory).unwrap_or_else(|fault| {
+            let state = component.start_behind(part.at, memory).unwrap_or_else(|fault| {
                 PartProgress::Done(Err(component.access_fault(fault, part.bytes(), part.at)))
             });
             list.push(RequestPart { component, part, state, direction: PartDirection::Read });

@@ -261,7 +261,7 @@ fn a_stopped_home_is_reached_from_its_node_and_named_elsewhere() {
     for block in 0..8 {
         cast.members[1].does(&format!("write {block} 1"));
     }
-    cast.members[3].does("start 0 20");
+    cast.members[3].does("start 400 20");
     cast.members[0].signal(Signal::STOP);
     // Near: its descriptor needs no help.
     assert_eq!(cast.members[1].does("read 4 1"), "true");

@@ -8,6 +8,7 @@ mod common;
 
 mod calls;
 mod counted;
+mod full;
 mod histories;
 mod hosts;
 mod killed;

@@ -1,6 +1,7 @@
 //! `pario bench` as a user runs it, with transfers too small to measure speed: checks that every published figure is present
 //! and well-formed, and that nothing is left behind, also after a kill.
 
+mod distant;
 mod kernels;
 mod mpi;
 mod sliding;
