@@ -67,6 +67,7 @@ const SESSIONS: u64 = 300;
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "sessions come at a fixed rate")]
 fn a_manager_of_many_sessions_stays_as_large_as_it_was() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(stage) = Stage::start(1, "") else { return };
