@@ -6,6 +6,7 @@
 mod args;
 mod clock;
 mod cmd;
+mod compile;
 mod context;
 mod demo;
 mod error;

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: a package of the command, its benchmarks, the libraries for MPI programs, the guide and a module file, as
+//! `cargo xtask dist`: a package of the command, its benchmarks, the libraries for MPI, C and Fortran programs, headers, the guide and a
+//! module file, as
 //! `target/pario-VERSION-ARCH.tar.gz`. It works wherever it is unpacked.
 //!
 //! Always: built with the profile `dist` (link-time optimisation, no debug information).
@@ -11,9 +12,20 @@ use std::process::Command;
 
 use crate::direction;
 
-/// Libraries that `pario run` preloads, beside the command in `lib`.
-const LIBRARIES: [&str; 4] =
-    ["libpario_mpi_mpich.so", "libpario_mpi_openmpi.so", "libpario_mpi_abi.so", "libpario_posix.so"];
+/// Libraries that `pario run` preloads, and the one of C and Fortran programs, beside the command in `lib`.
+const LIBRARIES: [&str; 6] = [
+    "libpario_mpi_mpich.so",
+    "libpario_mpi_openmpi.so",
+    "libpario_mpi_abi.so",
+    "libpario_posix.so",
+    "libpario.so",
+    "libpario_i8.so",
+];
+/// What programs in C and Fortran are compiled with: folder of the tree, ending, folder of the package.
+const SOURCES: [(&str, &str, &str); 2] =
+    [("faces/pario-c/include", "h", "include"), ("faces/pario-c/fortran", "f90", "share/pario/fortran")];
+/// The description for `pkg-config`.
+const PKG_CONFIG: &str = "faces/pario-c/pario.pc.in";
 /// Programs, in `bin`.
 const PROGRAMS: [&str; 2] = ["pario", "pario-bench"];
 /// Documents that go along.
@@ -39,7 +51,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
 }
 
 fn fill(root: &Path, built: &Path, package: &Path) -> Result<(), Box<dyn Error>> {
-    for folder in ["bin", "lib", "share/doc", "share/completions", "modulefiles"] {
+    for folder in ["bin", "lib/pkgconfig", "share/doc", "share/completions", "modulefiles"] {
         fs::create_dir_all(package.join(folder))?;
     }
     let copy = |from: PathBuf, to: PathBuf| {
@@ -58,6 +70,20 @@ fn fill(root: &Path, built: &Path, package: &Path) -> Result<(), Box<dyn Error>>
         let entry = entry?;
         copy(entry.path(), package.join("share/doc").join(entry.file_name()))?;
     }
+    for (from, ending, to) in SOURCES {
+        fs::create_dir_all(package.join(to))?;
+        for entry in fs::read_dir(root.join(from)).map_err(|error| format!("{from}: {error}"))? {
+            let path = entry?.path();
+            if let Some(name) =
+                path.file_name().filter(|_| path.extension().is_some_and(|found| found == ending))
+            {
+                copy(path.clone(), package.join(to).join(name))?;
+            }
+        }
+    }
+    let text = fs::read_to_string(root.join(PKG_CONFIG)).map_err(|error| format!("{PKG_CONFIG}: {error}"))?;
+    let text = text.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    fs::write(package.join("lib/pkgconfig/pario.pc"), text)?;
     for shell in ["bash", "zsh", "fish"] {
         let output = Command::new(package.join("bin/pario")).args(["completions", shell]).output()?;
         fs::write(package.join(format!("share/completions/pario.{shell}")), output.stdout)?;
@@ -76,6 +102,7 @@ module-whatis "Pario: an ad-hoc parallel file system"
 set root [file dirname [file dirname [file normalize $ModulesCurrentModulefile]]]
 conflict pario
 prepend-path PATH $root/bin
+prepend-path PKG_CONFIG_PATH $root/lib/pkgconfig
 "#;
 
 #[cfg(test)]
@@ -97,6 +124,11 @@ mod tests {
             fs::write(&program, "#!/bin/sh\necho completions of $2\n").unwrap();
             fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
+        for (folder, name) in [("include", "pario.h"), ("fortran", "m.f90"), ("", "pario.pc.in")] {
+            let folder = root.join("faces/pario-c").join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(name), "Version: @VERSION@").unwrap();
+        }
         let missing = fill(&root, &built, &package).unwrap_err().to_string();
         assert!(missing.contains(LIBRARIES[0]), "{missing}");
         for library in LIBRARIES {
@@ -104,7 +136,12 @@ mod tests {
         }
         fill(&root, &built, &package).unwrap();
         let found = fs::read_to_string(package.join("share/completions/pario.zsh")).unwrap();
+        let described = fs::read_to_string(package.join("lib/pkgconfig/pario.pc")).unwrap();
+        let has_sources =
+            package.join("include/pario.h").is_file() && package.join("share/pario/fortran/m.f90").is_file();
         fs::remove_dir_all(&dir).unwrap();
+        assert!(has_sources);
+        assert_eq!(described, format!("Version: {}", env!("CARGO_PKG_VERSION")));
         assert_eq!(found, "completions of zsh\n");
     }
 }

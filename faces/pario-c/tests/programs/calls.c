@@ -214,7 +214,7 @@ static void handles(int fd, const char *name) {
     CHECK_FAILS(omp_file_size(fd + 100000), EBADF, "is not a handle");
     CHECK_FAILS(omp_file_open_all(NULL, name, O_RDONLY), EINVAL, "null pointer");
     CHECK_FAILS(omp_file_open_all(&other, NULL, O_RDONLY), EINVAL, "null pointer");
-    CHECK_FAILS(omp_file_open_all(&other, name, O_CREAT | O_EXCL | O_RDWR, 0600), EEXIST, name);
+    CHECK_FAILS(omp_file_open_all(&other, name, O_CREAT | O_EXCL | O_RDWR, 0600), EEXIST, "exists");
     CHECK_FAILS(omp_file_open_all(&other, "missing/file", O_RDONLY), ENOENT, "missing/file");
     CHECK_FAILS(omp_file_open_all(&other, "pario://no-such-partition/f", O_RDONLY), omp_file_errno(), "no-such-partition");
     CHECK(other == -5);

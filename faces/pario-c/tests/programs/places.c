@@ -68,6 +68,25 @@ static void opened_inside(void) {
     check_content("private", "abcdabcd");
 }
 
+/* Variables for the handle that are neither shared nor on a thread's stack: elements of an array, memory of each thread's own. */
+static void other_variables(void) {
+    int elements[4] = {-1, -1, -1, -1};
+#pragma omp parallel num_threads(4) shared(elements)
+    {
+        int me = omp_get_thread_num(), *own = (int *)malloc(sizeof *own);
+        char name[512], byte = (char)('a' + me);
+        CHECK(omp_file_open_all(&elements[me], name_of(name, "elements"), O_CREAT | O_RDWR) == 0);
+        CHECK(omp_file_open_all(own, name_of(name, "own"), O_CREAT | O_RDWR) == 0);
+        CHECK(omp_file_write_all(&byte, 1, elements[me], OMP_FILE_CONTIG) == 0);
+        CHECK(omp_file_write_all(&byte, 1, *own, OMP_FILE_CONTIG) == 0);
+        CHECK(omp_file_close_all(elements[me]) == 0);
+        CHECK(omp_file_close_all(*own) == 0);
+        free(own);
+    }
+    check_content("elements", "abcd");
+    check_content("own", "abcd");
+}
+
 /* Opened outside, used in teams of 2 and 3 inside of a team of 2. */
 static void nested(void) {
     char name[512];
@@ -145,6 +164,23 @@ static void different_names(void) {
     }
 }
 
+/* Threads that take different handles wait for each other: all are told. */
+static void different_handles(void) {
+    int one = -1, two = -1;
+#pragma omp parallel num_threads(3) shared(one, two)
+    {
+        char name[512], byte = (char)('a' + omp_get_thread_num());
+        CHECK(omp_file_open_all(&one, name_of(name, "handle1"), O_CREAT | O_RDWR) == 0);
+        CHECK(omp_file_open_all(&two, name_of(name, "handle2"), O_CREAT | O_RDWR) == 0);
+        int wrong = omp_get_thread_num() == 1 ? two : one;
+        CHECK_FAILS(omp_file_seek_all(wrong, 0), OMP_FILE_ENOTSAME, "seek_all on ");
+        CHECK(omp_file_write_all(&byte, 1, one, OMP_FILE_CONTIG) == 0);
+        CHECK(omp_file_close_all(one) == 0);
+        CHECK(omp_file_close_all(two) == 0);
+    }
+    check_content("handle1", "abc");
+}
+
 /* Two handles of one file, closed in the opposite order; tasks between collective calls. */
 static void two_handles(void) {
     char name[512];
@@ -178,10 +214,12 @@ int main(int count, char **words) {
     omp_set_dynamic(0);
     opened_outside();
     opened_inside();
+    other_variables();
     nested();
     inner_teams();
     two_initial_threads();
     different_names();
+    different_handles();
     two_handles();
     return check_end();
 }

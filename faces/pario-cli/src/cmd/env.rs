@@ -1,10 +1,11 @@
-//! `pario env`: environment variables that a batch script needs to use a partition.
+//! `pario env`: environment variables that a batch script needs to use a partition; flags to compile programs.
 
 use std::ffi::OsString;
 
 use clap::Args as ClapArgs;
 use serde_json::{Map, Value};
 
+use crate::compile::Language;
 use crate::context::{Context, PARTITION_VARIABLE};
 use crate::error::{CliError, CliResult};
 use crate::mpi::{self, MpiChoice, PRELOAD_VARIABLE};
@@ -16,6 +17,8 @@ Examples:
   eval \"$(pario env scratch)\"                         which partition; nothing is preloaded
   eval \"$(pario env scratch -- srun ./simulate)\"      also the preload for the MPI that ./simulate uses
   eval \"$(pario env scratch --preload)\"               the same for the MPI of the mpiexec in PATH
+  cc -fopenmp app.c $(pario env --compile)           headers and library of Pario
+  gfortran -fopenmp $(pario env --compile=fortran) app.f90
 The preload goes into every program that the shell starts from then on, ssh and ls included: set it in
 a batch script, not in a login shell. `pario run -- COMMAND` sets it for that command alone.")]
 pub(crate) struct Args {
@@ -25,6 +28,10 @@ pub(crate) struct Args {
     /// Set the preload for MPI programs, too
     #[arg(long)]
     preload: bool,
+    /// Print flags to compile and link programs in C (or Fortran) instead
+    #[arg(long, value_name = "LANGUAGE", value_enum, num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "c", conflicts_with_all = ["name", "preload", "command"])]
+    compile: Option<Language>,
     /// Which MPI programs use
     #[arg(long, value_enum, default_value_t)]
     mpi: MpiChoice,
@@ -35,6 +42,10 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
+    if let Some(language) = args.compile {
+        let flags = crate::compile::flags(language)?;
+        return if context.speech.json { context.json(&flags) } else { context.line(flags.join(" ")) };
+    }
     let name = context.partition_name(args.name.as_deref())?;
     let registry = context.registry()?;
     registry.find(&name)?;

@@ -87,6 +87,11 @@ pub(crate) fn posix_library() -> CliResult<PathBuf> {
     find_library(POSIX_LIBRARY)
 }
 
+/// Path of the library for programs in C and Fortran.
+pub(crate) fn c_library() -> CliResult<PathBuf> {
+    find_library("libpario.so")
+}
+
 fn find_library(name: &str) -> CliResult<PathBuf> {
     let own = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("cannot find the pario binary: {error}")))?;

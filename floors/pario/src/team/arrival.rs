@@ -2,7 +2,7 @@
 //!
 //! Never: joins a round of another team. Always: members that disagree make the round fail for all.
 
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use super::call::{TeamCall, TeamFunction};
 use super::core::{ROUNDS_MAX, TeamCore, TeamState};
@@ -31,7 +31,7 @@ struct Newcomer<'a> {
 impl TeamCore {
     /// Joins the round that this member has not been in.
     pub(super) fn arrive<'s>(
-        &'s self,
+        self: &'s Arc<Self>,
         caller: &Caller,
         call: &TeamCall<'_>,
         memory: MemberMemory,
@@ -46,7 +46,7 @@ impl TeamCore {
                 Ok(Some(number)) => break Ok(number),
                 Ok(None) if state.rounds.len() < ROUNDS_MAX => break self.begin(&mut state, caller, call),
                 Ok(None) => {
-                    let mut patience = Patience::new(self);
+                    let mut patience = Patience::of(self, caller);
                     // Another member may have used the room for a round that this one has to join.
                     let room = |state: &TeamState| {
                         state.rounds.len() < ROUNDS_MAX
@@ -152,10 +152,17 @@ impl Round {
 fn find_round(state: &TeamState, caller: &Caller) -> TeamResult<Option<u64>> {
     for round in &state.rounds {
         let Some(at) = round.membership.index(&caller.position) else {
+            // The missing members of a crossed round had its error on other handles. A round with members that
+            // were given up is over for another team.
+            let is_of_other_team = || round.membership.clone().add(caller.position).is_err();
+            if round.is_crossed || round.is_abandoned && is_of_other_team() {
+                continue;
+            }
             return Ok(Some(round.number));
         };
         let other = &round.arrived[round.membership.members()[at].arrival];
-        let is_other = other.caller.identity != caller.identity && !round.is_complete();
+        let is_open = !round.is_complete() && !round.is_abandoned;
+        let is_other = other.caller.identity != caller.identity && is_open;
         if !other.has_left || is_other {
             return Err(two_teams(caller, Mismatch::Twice));
         }

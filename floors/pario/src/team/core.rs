@@ -68,6 +68,8 @@ pub(super) struct TeamState {
     /// Threads of the handle's own.
     pub(super) helpers: u64,
     pub(super) kept_rounds: Vec<Round>,
+    /// Members of the last complete call.
+    pub(super) mates: Vec<Caller>,
     pub(super) kept_buffers: Vec<Arc<Vec<u8>>>,
 }
 
@@ -210,6 +212,7 @@ impl TeamState {
             parts: OrderedParts::default(),
             helpers: 0,
             kept_rounds: Vec::new(),
+            mates: Vec::new(),
             kept_buffers: Vec::new(),
         }
     }
@@ -255,7 +258,8 @@ impl TeamState {
             // A failed round stays until all members have its error: a late one would take the next round for its own. Members that the others
             // gave up may never come: their round must not hold up the next ones.
             let is_full = ROUNDS_MAX <= self.rounds.len();
-            let is_over = round.is_complete() || round.is_abandoned && is_full || !self.gone.is_empty();
+            let is_given_up = round.is_abandoned && is_full || round.is_crossed;
+            let is_over = round.is_complete() || is_given_up || !self.gone.is_empty();
             if round.stage != RoundStage::Finished || !all_left || !is_over {
                 return;
             }
@@ -270,6 +274,10 @@ impl TeamState {
     }
 
     fn keep(&mut self, mut round: Round) {
+        if 1 < round.arrived.len() && round.is_complete() {
+            self.mates.clear();
+            self.mates.extend(round.arrived.iter().map(|arrived| arrived.caller));
+        }
         for arrived in round.arrived.drain(..) {
             if let MemberMemory::Copied(buffer) = arrived.memory {
                 self.buffered -= buffer.len() as u64;

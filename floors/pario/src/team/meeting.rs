@@ -29,7 +29,7 @@ thread_local! {
 
 impl TeamCore {
     /// Carries out one member's call; returns the bytes that it transferred.
-    pub(super) fn call(&self, caller: &Caller, call: &TeamCall<'_>) -> TeamResult<u64> {
+    pub(super) fn call(self: &Arc<Self>, caller: &Caller, call: &TeamCall<'_>) -> TeamResult<u64> {
         self.check_process()?;
         if let Some(copy) = self.copy_ahead(caller, call) {
             let (state, seat) = self.arrive(caller, call, MemberMemory::Copied(copy))?;
@@ -94,7 +94,7 @@ impl TeamCore {
 
     /// The member writes its part itself, as soon as its offset is known, and goes on.
     fn write_own<'s>(
-        &'s self,
+        self: &'s Arc<Self>,
         state: MutexGuard<'s, TeamState>,
         caller: &Caller,
         call: &TeamCall<'_>,
@@ -107,7 +107,7 @@ impl TeamCore {
             TeamPlace::Each(_) => Some(0),
         };
         let is_over = |state: &TeamState| state.stage_of(seat.round) == RoundStage::Finished;
-        let mut patience = Patience::new(self);
+        let mut patience = Patience::of(self, caller);
         let ready = |state: &TeamState| is_over(state) || offset(state).is_some();
         let mut state = self.wait(state, &mut patience, ready, seat.round);
         let Some(start) = offset(&state).filter(|_| !is_over(&state)) else {
@@ -135,8 +135,10 @@ impl TeamCore {
     }
 
     /// Waits for the result, and works meanwhile if it is this member's task.
-    fn attend<'s>(&'s self, mut state: MutexGuard<'s, TeamState>, seat: Seat) -> TeamResult<u64> {
-        let mut patience = Patience::new(self);
+    fn attend<'s>(self: &'s Arc<Self>, mut state: MutexGuard<'s, TeamState>, seat: Seat) -> TeamResult<u64> {
+        let caller = state.round_ref(seat.round).map(|round| round.arrived[seat.arrival].caller);
+        let Some(caller) = caller else { return Err(self.closed()) };
+        let mut patience = Patience::of(self, &caller);
         let mut spare = None;
         loop {
             self.settle(&mut state, seat.round);

@@ -47,6 +47,7 @@ mod arrival;
 mod call;
 mod core;
 mod counts;
+mod crossed;
 mod error;
 mod file;
 mod helpers;

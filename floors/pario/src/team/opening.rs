@@ -1,18 +1,23 @@
 //! Opening as a collective call: threads of a team meet before there is a handle.
 //!
 //! Threads meet by parent position, name and options. The variable that receives the handle keeps teams of different initial threads apart:
-//! a shared variable has one address for the whole team, a private one lies on the stack of its thread.
+//! a shared variable has one address for the whole team, a private one lies on the stack of its thread. Variables elsewhere, such as elements
+//! of an array or memory of each thread's own, say nothing: such threads are joined after [`JOIN`], if together they are a whole team and the
+//! process has opened files from one initial thread only.
 //!
 //! Never: opens twice for one team. Always: one result for all threads of a meeting.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::error::{TeamCode, TeamError, TeamResult};
-use super::file::TeamFile;
+use super::file::{TeamFile, thread_identity};
 use super::membership::Membership;
 use super::options::TeamOptions;
 use super::position::Position;
+use super::round::Caller;
 use super::wait::Patience;
 
 /// The variable of a thread that receives the handle.
@@ -24,14 +29,24 @@ pub struct HandleVariable {
     pub is_own: bool,
 }
 
+/// Time after which threads with unrelated variables are joined.
+const JOIN: Duration = Duration::from_millis(100);
+/// The initial thread that opens files: 0 for none yet, its identity, or [`SEVERAL`].
+static INITIAL_THREAD: AtomicU64 = AtomicU64::new(0);
+const SEVERAL: u64 = u64::MAX;
+
 /// Threads of one team that open a file.
 struct OpenMeeting {
     number: u64,
+    /// Numbers of meetings that were joined with it.
+    joined: Vec<u64>,
     place: Position,
     name: PathBuf,
     options: TeamOptions,
     membership: Membership,
     variables: Vec<HandleVariable>,
+    /// The threads that have come.
+    mates: Vec<Caller>,
     /// Once all are there; counted down by each thread that has it.
     result: Option<TeamResult<TeamFile>>,
     is_opening: bool,
@@ -56,6 +71,7 @@ pub(super) fn open_all(
     position: Position,
     variable: HandleVariable,
 ) -> TeamResult<TeamFile> {
+    note_initial_thread(position);
     let place = position.parent();
     let Some(own) = position.below(&place).filter(|own| !own.levels().is_empty()) else {
         return TeamFile::open_below(name, position, options);
@@ -66,22 +82,32 @@ pub(super) fn open_all(
     };
     let mut table = lock();
     let number = table.join(&Opener { name, options, place, own, variable })?;
-    if table.get(number).is_some_and(OpenMeeting::begins) {
-        drop(table);
-        let result = TeamFile::open_below(name, place, options);
-        table = lock();
-        if let Some(meeting) = table.get(number) {
-            meeting.result = Some(result);
-        }
-        CHANGED.notify_all();
-    }
-    CHANGED.notify_all();
     let mut patience = Patience::with_limit(patience);
+    CHANGED.notify_all();
     loop {
+        if table.get(number).is_some_and(OpenMeeting::begins) {
+            drop(table);
+            let result = TeamFile::open_below(name, place, options);
+            table = lock();
+            if let Some(meeting) = table.get(number) {
+                if let Ok(file) = &result {
+                    file.core.lock().mates = std::mem::take(&mut meeting.mates);
+                }
+                meeting.result = Some(result);
+            }
+            CHANGED.notify_all();
+        }
         if let Some(result) = table.leave(number) {
             return result;
         }
-        table = CHANGED.wait_timeout(table, patience.left()).unwrap_or_else(PoisonError::into_inner).0;
+        let left = patience.left().min(JOIN);
+        table = CHANGED.wait_timeout(table, left).unwrap_or_else(PoisonError::into_inner).0;
+        if JOIN <= patience.waited() {
+            table.join_unrelated(number);
+        }
+        if table.get(number).is_some_and(|meeting| meeting.membership.first_missing().is_none()) {
+            continue;
+        }
         let Some(meeting) = table.get(number).filter(|meeting| meeting.result.is_none()) else { continue };
         let missing = meeting
             .membership
@@ -91,6 +117,18 @@ pub(super) fn open_all(
             meeting.result = Some(Err(error));
             CHANGED.notify_all();
         }
+    }
+}
+
+/// Notes the thread outside of all teams, or number 0 of the outermost one: that is the initial thread.
+fn note_initial_thread(position: Position) {
+    if position.levels().first().is_some_and(|outermost| outermost.number != 0) {
+        return;
+    }
+    let own = thread_identity();
+    let known = INITIAL_THREAD.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+    if known.is_err_and(|known| known != own) {
+        INITIAL_THREAD.store(SEVERAL, Ordering::Relaxed);
     }
 }
 
@@ -105,7 +143,42 @@ struct Opener<'a> {
 
 impl OpenMeetings {
     fn get(&mut self, number: u64) -> Option<&mut OpenMeeting> {
-        self.meetings.iter_mut().find(|meeting| meeting.number == number)
+        let is_it = |meeting: &&mut OpenMeeting| meeting.number == number || meeting.joined.contains(&number);
+        self.meetings.iter_mut().find(is_it)
+    }
+
+    /// Joins threads with variables that say nothing about their team, if together they are a whole one.
+    fn join_unrelated(&mut self, number: u64) {
+        if INITIAL_THREAD.load(Ordering::Relaxed) == SEVERAL {
+            return;
+        }
+        let Some(at) = self.meetings.iter().position(|meeting| meeting.number == number) else { return };
+        let mut own = self.meetings.swap_remove(at);
+        let fits = |meeting: &OpenMeeting| {
+            let is_open = |meeting: &OpenMeeting| meeting.result.is_none() && !meeting.is_opening;
+            let same =
+                meeting.place == own.place && meeting.name == own.name && meeting.options == own.options;
+            is_open(&own) && is_open(meeting) && same
+        };
+        let mut all = own.membership.clone();
+        let members = self
+            .meetings
+            .iter()
+            .filter(|meeting| fits(meeting))
+            .flat_map(|meeting| meeting.membership.members().iter().map(|member| member.position));
+        let is_whole = members.into_iter().all(|position| all.add(position).is_ok());
+        if is_whole && all.first_missing().is_none() {
+            let (others, rest): (Vec<_>, Vec<_>) = self.meetings.drain(..).partition(|meeting| fits(meeting));
+            self.meetings = rest;
+            own.membership = all;
+            for mut other in others {
+                own.joined.push(other.number);
+                own.joined.append(&mut other.joined);
+                own.variables.append(&mut other.variables);
+                own.mates.append(&mut other.mates);
+            }
+        }
+        self.meetings.push(own);
     }
 
     /// Joins the meeting of the caller's team, or begins one.
@@ -135,11 +208,13 @@ impl OpenMeetings {
         self.next += 1;
         let mut meeting = OpenMeeting {
             number: self.next,
+            joined: Vec::new(),
             place: opener.place,
             name: opener.name.to_owned(),
             options: opener.options.clone(),
             membership: Membership::default(),
             variables: Vec::new(),
+            mates: Vec::new(),
             result: None,
             is_opening: false,
             left: 0,
@@ -155,6 +230,7 @@ impl OpenMeetings {
         let result = meeting.result.clone()?;
         meeting.left += 1;
         if meeting.left == meeting.variables.len() {
+            let number = meeting.number;
             self.meetings.retain(|meeting| meeting.number != number);
         }
         Some(result)
@@ -172,6 +248,7 @@ impl OpenMeeting {
             return Err(TeamError::new(TeamCode::TwoTeams, text));
         }
         self.variables.push(opener.variable);
+        self.mates.push(Caller { position: opener.own, identity: thread_identity(), set: 0 });
         Ok(self.number)
     }
 

@@ -98,6 +98,8 @@ pub(super) struct Round {
     is_void: bool,
     /// The patience with members that have not come is over.
     pub(super) is_abandoned: bool,
+    /// Its missing members wait on other handles, and will not come.
+    pub(super) is_crossed: bool,
     pub(super) choice: TeamChoice,
     /// When its work began; `None`: it has no plan.
     pub(super) began: Option<Nanos>,
@@ -133,6 +135,7 @@ impl Round {
             is_short: false,
             is_void: false,
             is_abandoned: false,
+            is_crossed: false,
             choice,
             began: None,
         };
@@ -149,7 +152,8 @@ impl Round {
         (self.number, self.function, self.hint, self.set) = (number, call.function, call.hint, caller.set);
         (self.stage, self.next_item, self.items_left, self.own_pending) = (RoundStage::Gathering, 0, 0, 0);
         (self.went_behind, self.error, self.transferred) = (false, None, 0);
-        (self.is_short, self.is_void, self.is_abandoned) = (false, false, false);
+        (self.is_short, self.is_void) = (false, false);
+        (self.is_abandoned, self.is_crossed) = (false, false);
         (self.common, self.seek_to, self.choice, self.began) =
             (fingerprint(call), call.seek_to, choice, None);
         let moves = call.function.is_at_pointer() || call.function == TeamFunction::Seek;

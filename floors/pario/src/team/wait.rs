@@ -4,7 +4,7 @@
 //! caller's patience does.
 
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pario_core::{Clock, Nanos};
@@ -13,8 +13,9 @@ use pario_sys::processors::processors;
 
 use super::core::{TeamCore, TeamState};
 use super::counts::{add, print_line};
+use super::crossed::{CHECK, WaitNote, Waiter};
 use super::error::{TeamCode, TeamError, TeamResult};
-use super::round::Round;
+use super::round::{Caller, Round};
 
 /// Longest time on the processor: about what waking a sleeping thread costs.
 const SPIN: Duration = Duration::from_micros(20);
@@ -23,19 +24,31 @@ pub(super) const NOTICE: Duration = Duration::from_secs(10);
 
 /// How long one call has waited.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct Patience<'a> {
     began: Nanos,
     limit: Option<Duration>,
     noticed: bool,
+    /// The member that waits, if it can be compared with those of other handles.
+    waiter: Option<Waiter<'a>>,
 }
 
-impl Patience {
-    pub(super) fn new(core: &TeamCore) -> Patience {
+impl<'a> Patience<'a> {
+    pub(super) fn new(core: &TeamCore) -> Patience<'a> {
         Patience::with_limit(core.patience)
     }
 
-    pub(super) fn with_limit(limit: Option<Duration>) -> Patience {
-        Patience { began: MonotonicClock.now(), limit, noticed: false }
+    pub(super) fn with_limit(limit: Option<Duration>) -> Patience<'a> {
+        Patience { began: MonotonicClock.now(), limit, noticed: false, waiter: None }
+    }
+
+    /// The patience of a member.
+    pub(super) fn of(core: &'a Arc<TeamCore>, caller: &Caller) -> Patience<'a> {
+        Patience { waiter: Some(Waiter { core, caller: *caller }), ..Patience::new(core) }
+    }
+
+    /// Time since the wait began.
+    pub(super) fn waited(&self) -> Duration {
+        MonotonicClock.now().since(self.began)
     }
 
     /// Time until the next notice or the end.
@@ -43,7 +56,8 @@ impl Patience {
         let waited = MonotonicClock.now().since(self.began);
         let notice = if self.noticed { NOTICE } else { NOTICE.saturating_sub(waited) };
         let end = self.limit.map_or(NOTICE, |limit| limit.saturating_sub(waited));
-        notice.min(end).max(Duration::from_millis(1))
+        let check = if self.waiter.is_some() { CHECK } else { NOTICE };
+        notice.min(end).min(check).max(Duration::from_millis(1))
     }
 
     /// Prints the notice when it is due; an error when the patience is over. Without a missing thread there is neither: a call may take
@@ -68,7 +82,7 @@ impl TeamCore {
     pub(super) fn wait<'s>(
         &'s self,
         mut state: MutexGuard<'s, TeamState>,
-        patience: &mut Patience,
+        patience: &mut Patience<'_>,
         ready: impl Fn(&TeamState) -> bool,
         last: u64,
     ) -> MutexGuard<'s, TeamState> {
@@ -95,14 +109,24 @@ impl TeamCore {
             state = self.lock();
         }
         let mut slept = 0;
+        let mut note = WaitNote::default();
         while !ready(&state) {
             slept = 1;
             state.sleepers += 1;
             let waited = self.changed.wait_timeout(state, patience.left());
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = woken;
             state.sleepers -= 1;
             if !ready(&state) {
                 let incomplete = state.first_incomplete(last);
+                let waiter = patience.waiter.zip(incomplete).filter(|_| timeout.timed_out());
+                let crossed = waiter.and_then(|(waiter, round)| note.check(&waiter, &state, round));
+                if let Some(crossed) = crossed {
+                    drop(state);
+                    crossed.fail();
+                    state = self.lock();
+                    continue;
+                }
                 let missing = incomplete.and_then(Round::missing_text);
                 let number = incomplete.map_or(0, |round| round.number);
                 if let Err(error) = patience.check(&self.name, missing) {

@@ -141,6 +141,80 @@ fn a_late_member_gets_the_error_of_each_call_that_failed_before_it_came() {
 }
 
 #[test]
+fn threads_on_different_handles_are_told() {
+    for place in Place::all() {
+        let (one, two) = (place.create("write_behind=off"), place.create("write_behind=off"));
+        // Thread 2 takes the wrong handle; the team is known from the calls before and goes on after it.
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let (one, two) = (&one, &two);
+                scope.spawn(move || {
+                    let position = Position::of(number, 3);
+                    for again in 0..2 {
+                        for file in [one, two] {
+                            file.at(position).write_all(b"abc", Hint::Unknown).expect("written");
+                        }
+                        let file = if number == 2 { two } else { one };
+                        let error = match again {
+                            0 => file.at(position).write_all(b"abc", Hint::Unknown).unwrap_err(),
+                            _ => file.at(position).sync_all().unwrap_err(),
+                        };
+                        assert_eq!(error.code(), TeamCode::NotSame, "{error}");
+                        assert!(error.to_string().contains("do not agree"), "{error}");
+                        assert!(error.to_string().contains('2'), "{error}");
+                    }
+                });
+            }
+        });
+        assert_eq!((one.tell(), two.tell()), (18, 18), "failed calls do not move the pointer");
+        one.close().unwrap();
+        two.close().unwrap();
+    }
+}
+
+/// Two teams with equal positions, each of which waits for a thread that is late, are not taken for one.
+#[test]
+fn late_threads_of_two_teams_are_no_disagreement() {
+    let (place, other) = (Place::plain(), Place::plain());
+    let (one, two) = (place.create("write_behind=off"), other.create("write_behind=off"));
+    let teams = [&one, &two];
+    std::thread::scope(|scope| {
+        for (team, file) in teams.into_iter().enumerate() {
+            for number in 0..2 {
+                scope.spawn(move || {
+                    let position = Position::of(number, 2);
+                    file.at(position).write_all(b"ab", Hint::Unknown).expect("written");
+                    // Thread 0 of one team and thread 1 of the other one are late.
+                    if number as usize == team {
+                        let late = std::sync::mpsc::channel::<()>();
+                        assert!(late.1.recv_timeout(Duration::from_millis(700)).is_err());
+                    }
+                    file.at(position).write_all(b"ab", Hint::Unknown).expect("written");
+                });
+            }
+        }
+    });
+    assert_eq!((one.tell(), two.tell()), (8, 8));
+    one.close().unwrap();
+    two.close().unwrap();
+}
+
+#[test]
+fn another_team_uses_a_handle_after_a_member_was_given_up() {
+    let place = Place::plain();
+    let patience = Duration::from_millis(50);
+    let file = place.open(&options("").patience(patience));
+    let lost = file.at(Position::of(0, 3)).read_at_all(0, &mut [0; 1], Hint::Unknown).unwrap_err();
+    assert_eq!(lost.code(), TeamCode::Lost, "{lost}");
+    // A late member of that team gets its error; others begin anew.
+    let late = file.at(Position::of(1, 3)).read_at_all(0, &mut [0; 1], Hint::Unknown).unwrap_err();
+    assert_eq!(told(&late), told(&lost));
+    file.at(Position::ALONE).write_all(b"alone", Hint::Unknown).unwrap();
+    file.at(Position::ALONE).close_all().unwrap();
+    assert_eq!(place.content(), b"alone");
+}
+
+#[test]
 fn a_member_that_never_comes_is_named_after_the_patience() {
     for place in Place::all() {
         let file = place.open(&options("write_behind=off").patience(Duration::from_millis(50)));

@@ -4,8 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use pario_sys::processors::processors;
+
 use super::TeamTarget;
 use super::container::ContainerTarget;
+use super::file_system::{self, KindChoice};
 use super::partition::PartitionTarget;
 use super::plain::PlainFileTarget;
 use crate::handle::Partition;
@@ -35,18 +38,22 @@ pub(in crate::team) fn open(name: &Path, options: &TeamOptions) -> TeamResult<Op
     let absolute = std::path::absolute(name).map_err(|error| TeamError::from_io(&error, name.display()))?;
     let settings = settings_for(&absolute.to_string_lossy(), &options.settings)?;
     let shown = name.display().to_string();
-    let (is_container, why) = match settings.target.unwrap_or_default() {
-        TargetKind::Log => (true, "a setting"),
-        TargetKind::Plain => (false, "a setting"),
-        TargetKind::Auto if crate::containers::is_container(name) => (true, "it is one"),
-        TargetKind::Auto => (false, "the default for this file system"),
+    let set = |kind| KindChoice { kind, why: "a setting".to_owned() };
+    // A missing file that is not created is an error of plain files.
+    let creates = options.create || options.create_new;
+    let active = settings.active.map_or(processors() as u64, u64::from);
+    let active = if creates { active } else { 1 };
+    let choice = match settings.target.unwrap_or_default() {
+        TargetKind::Auto => file_system::choose(name, active),
+        kind @ (TargetKind::Log | TargetKind::Plain) => set(kind),
     };
+    let is_container = choice.kind == TargetKind::Log;
     let target: Box<dyn TeamTarget> = if is_container {
         Box::new(ContainerTarget::open(name, options)?)
     } else {
         Box::new(PlainFileTarget::open(name, options)?)
     };
-    explain(&shown, if is_container { "container" } else { "plain file" }, why);
+    explain(&shown, if is_container { "container" } else { "plain file" }, &choice.why);
     Ok(OpenedTarget { target, settings })
 }
 

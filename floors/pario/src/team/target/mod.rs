@@ -4,6 +4,7 @@
 
 mod choice;
 mod container;
+mod file_system;
 mod partition;
 mod plain;
 
