@@ -63,6 +63,7 @@ fn valid_requests() -> Vec<Request> {
         Request::ListObjects { after: None, limit: 5 },
         Request::RemoveOrphan { object: object(2) },
         Request::Space {},
+        Request::StoreCall {},
         Request::Status {},
         Request::ListInodes { after: InodeId(0), limit: 5 },
         Request::Claim { server: ServerIndex(1), inode, block_bytes: 4096, blocks: vec![(1, 0), (2, 7)] },

@@ -13,12 +13,13 @@ use std::process::Command;
 use crate::direction;
 
 /// Libraries that `pario run` preloads, and the one of C and Fortran programs, beside the command in `lib`.
-const LIBRARIES: [&str; 5] = [
+const LIBRARIES: [&str; 6] = [
     "libpario_mpi_mpich.so",
     "libpario_mpi_openmpi.so",
     "libpario_mpi_abi.so",
     "libpario_posix.so",
     "libpario.so",
+    "libpario_i8.so",
 ];
 /// What programs in C and Fortran are compiled with: folder of the tree, ending, folder of the package.
 const SOURCES: [(&str, &str, &str); 2] =

@@ -31,6 +31,8 @@ use super::workers::{JobEnd, JobResult};
 /// Transfers up to this are made by the caller of a start, larger ones by a worker.
 pub(super) const BY_CALLER_MAX: usize = 1 << 20;
 
+/// Far writes from this size on are sent by a worker: the copy into the socket is most of their time.
+pub(super) const SENT_BEHIND_MIN: usize = 256 << 10;
 /// Answers from this size on are received by a worker: smaller ones fit into the buffers of a socket.
 const RECEIVED_MIN: usize = 128 << 10;
 
@@ -42,6 +44,8 @@ pub(super) struct Component {
     home: Option<usize>,
     object: ObjectId,
     access: FileAccess,
+    /// Rank, host and directory, for messages.
+    place: String,
     way: OnceLock<Way>,
     counters: Arc<FileCounters>,
 }
@@ -72,8 +76,10 @@ impl Component {
         file: FileRef,
         counters: &Arc<FileCounters>,
     ) -> Result<Component, Fault> {
+        let number = homes.number_of(file.rank)?;
         Ok(Component {
-            home: Some(homes.number_of(file.rank)?),
+            home: Some(number),
+            place: homes.place(number, None),
             homes: Arc::clone(homes),
             object: ObjectId { inode: file.inode(), generation: Generation(0) },
             access: file.access,
@@ -82,11 +88,20 @@ impl Component {
         })
     }
 
+    /// The same file, in this directory of its home.
+    pub(super) fn in_dir(mut self, dir: &str) -> Component {
+        if let Some(number) = self.home {
+            self.place = self.homes.place(number, Some(dir));
+        }
+        self
+    }
+
     /// A plain file that all members have opened.
     pub(super) fn plain(homes: &Arc<Homes>, file: File, counters: &Arc<FileCounters>) -> Component {
         Component {
             homes: Arc::clone(homes),
             home: None,
+            place: format!("rank {}", homes.rank),
             object: ObjectId { inode: InodeId(0), generation: Generation(0) },
             access: FileAccess { readable: true, writable: true },
             way: OnceLock::from(Way::Near(file)),
@@ -111,10 +126,11 @@ impl Component {
         }
     }
 
-    /// A fault of an access, in one line: what, where, how much.
+    /// A fault of an access, in one line: what, where, how much. `at`: the offset in the whole file.
     pub(super) fn access_fault(&self, fault: Fault, bytes: usize, at: u64) -> Fault {
-        let fault = self.at(fault);
-        Fault::new(fault.code, format!("{}: {bytes} bytes at {at}: {}", fault.code.text(), fault.text))
+        let Fault { code, text } = fault;
+        let text = text.replace(&format!("{}: ", self.place), "");
+        Fault::new(code, format!("{}: {}, {bytes} bytes at {at}: {text}", code.text(), self.place))
     }
 
     /// Prepares the way, so that later accesses need the home for data only.

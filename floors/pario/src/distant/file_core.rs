@@ -11,7 +11,7 @@ use pario_core::{Code, Fault};
 use pario_sys::mutex::lock;
 use pario_sys::{PartedBuffer, lend_parts};
 
-use super::component::{BY_CALLER_MAX, Component, Source};
+use super::component::{BY_CALLER_MAX, Component, SENT_BEHIND_MIN, Source};
 use super::counts::{CallTime, DistantCounts, FileCounters, add, is_enabled, print_line, report};
 use super::request::{DistantRequest, PartDirection, PartProgress, RequestCore, RequestPart};
 use super::stripe::{FilePart, FileStriping};
@@ -121,7 +121,7 @@ impl FileCore {
         if let Some((number, local)) = self.striping.one_place(at, target.len()) {
             let component = &self.components[number];
             let read = component.read_here(local, target);
-            let read = read.map_err(|fault| component.access_fault(fault, target.len(), local))?;
+            let read = read.map_err(|fault| component.access_fault(fault, target.len(), at))?;
             if let Some(count) = read {
                 return self.settle_one((at, number, local), count, target);
             }
@@ -136,20 +136,22 @@ impl FileCore {
                 let state = if component.is_far()? {
                     component
                         .start_read(part.at, buffer)
-                        .map_err(|fault| component.access_fault(fault, part.bytes(), part.at))?
+                        .map_err(|fault| component.access_fault(fault, part.bytes(), part.file_offset(at)))?
                 } else {
                     here.push((list.len(), buffer));
                     PartProgress::Waiting
                 };
-                list.push(RequestPart { component, part, state, direction: PartDirection::Read });
+                list.push(RequestPart { component, part, base: at, state, direction: PartDirection::Read });
             }
             // Far parts are under way meanwhile.
             for (number, mut buffer) in here {
                 let part: &mut RequestPart = &mut list[number];
-                let (at, bytes) = (part.part.at, part.part.bytes());
-                let read = part.component.read_part(at, &mut buffer);
-                part.state =
-                    PartProgress::Done(read.map_err(|fault| part.component.access_fault(fault, bytes, at)));
+                let (local, bytes) = (part.part.at, part.part.bytes());
+                let file_at = part.part.file_offset(at);
+                let read = part.component.read_part(local, &mut buffer);
+                part.state = PartProgress::Done(
+                    read.map_err(|fault| part.component.access_fault(fault, bytes, file_at)),
+                );
             }
             let request = RequestCore::new(list);
             request.complete();
@@ -248,7 +250,7 @@ impl FileCore {
         if let Some((number, local)) = self.striping.one_place(at, source.len()) {
             let component = &self.components[number];
             let written = component.write_here(local, Source(&[source]));
-            if written.map_err(|fault| component.access_fault(fault, source.len(), local))? {
+            if written.map_err(|fault| component.access_fault(fault, source.len(), at))? {
                 self.wrote(at, source.len());
                 return Ok(());
             }
@@ -279,9 +281,9 @@ impl FileCore {
         for part in self.striping.parts(at, source.len()) {
             let component = Arc::clone(&self.components[part.component]);
             let state = start(&component, &part, source).unwrap_or_else(|fault| {
-                PartProgress::Done(Err(component.access_fault(fault, part.bytes(), part.at)))
+                PartProgress::Done(Err(component.access_fault(fault, part.bytes(), part.file_offset(at))))
             });
-            list.push(RequestPart { component, part, state, direction: PartDirection::Write });
+            list.push(RequestPart { component, part, base: at, state, direction: PartDirection::Write });
         }
         Ok(list)
     }
@@ -311,9 +313,9 @@ impl FileCore {
         for (part, memory) in parts.into_iter().zip(buffers) {
             let component = Arc::clone(&self.components[part.component]);
             let state = component.start_behind(part.at, memory).unwrap_or_else(|fault| {
-                PartProgress::Done(Err(component.access_fault(fault, part.bytes(), part.at)))
+                PartProgress::Done(Err(component.access_fault(fault, part.bytes(), part.file_offset(at))))
             });
-            list.push(RequestPart { component, part, state, direction: PartDirection::Read });
+            list.push(RequestPart { component, part, base: at, state, direction: PartDirection::Read });
         }
         let request = Arc::new(RequestCore::new(list));
         self.track(&request);
@@ -332,9 +334,8 @@ impl FileCore {
         let _time = CallTime::begin(&self.counters, self.is_timed);
         add(&self.counters.writes, 1);
         add(&self.counters.started, 1);
-        let is_large = BY_CALLER_MAX < bytes;
         let list = self.start_parts(at, source, |component, part, source| {
-            if is_large {
+            if BY_CALLER_MAX < bytes || SENT_BEHIND_MIN <= part.bytes() && component.is_far()? {
                 let (memory, part) = (Arc::clone(&buffer), part.clone());
                 return component.write_behind(move |component| {
                     let pieces = pieces_of(&part, (*memory).as_ref());

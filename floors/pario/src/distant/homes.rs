@@ -122,6 +122,15 @@ impl Homes {
         self.own_store.as_ref()
     }
 
+    /// Rank and host of a home, and a directory of its own or this one.
+    pub(super) fn place(&self, number: usize, dir: Option<&str>) -> String {
+        let home = &self.list[number];
+        match dir {
+            Some(dir) => Home { dir: dir.to_owned(), ..home.clone() }.place(),
+            None => home.place(),
+        }
+    }
+
     /// The fault with its place.
     pub(super) fn at(&self, number: usize, fault: Fault) -> Fault {
         fault.at(self.list[number].place())

@@ -95,7 +95,8 @@ impl Distant {
     ///
     /// let group = pario::Alone::group();
     /// let distant = Distant::join(&group, &DistantOptions::serving())?;
-    /// let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true);
+    /// let mut file = std::fs::OpenOptions::new();
+    /// file.read(true).write(true).create_new(true);
     /// # let path = std::env::temp_dir().join(format!("pario-distant-doc-{}", std::process::id()));
     /// let files = distant.register(Some(file.open(&path).expect("a new file")))?;
     /// # std::fs::remove_file(&path).expect("it is there");

@@ -40,6 +40,8 @@ pub(super) enum PartProgress {
 pub(super) struct RequestPart {
     pub(super) component: Arc<Component>,
     pub(super) part: FilePart,
+    /// Offset of the whole access in the file.
+    pub(super) base: u64,
     pub(super) state: PartProgress,
     pub(super) direction: PartDirection,
 }
@@ -69,7 +71,7 @@ impl RequestPart {
             }
             PartProgress::Waiting => Err(pario_core::Code::Closed.into()),
         };
-        let (bytes, at) = (self.part.bytes(), self.part.at);
+        let (bytes, at) = (self.part.bytes(), self.part.file_offset(self.base));
         self.state =
             PartProgress::Done(result.map_err(|fault| self.component.access_fault(fault, bytes, at)));
     }

@@ -87,9 +87,14 @@ impl Distant {
         let lengths: Vec<Option<u64>> =
             self.exchange("create", number, told).inspect_err(|_| self.forget(number))?;
         let counters = Arc::new(FileCounters::default());
+        let dir = options.path.as_deref().map(split).transpose()?.map(|(dir, _)| dir.display().to_string());
         let component = |rank: &usize| {
             let file = FileRef { rank: *rank, number, access: READ_WRITE };
-            Component::new(&self.homes, file, &counters).map(Arc::new).map_err(Error::from)
+            let component = Component::new(&self.homes, file, &counters)?;
+            Ok(Arc::new(match &dir {
+                Some(dir) => component.in_dir(dir),
+                None => component,
+            }))
         };
         let components: Vec<Arc<Component>> = homes.iter().map(component).collect::<Result<_>>()?;
         let proved = homes

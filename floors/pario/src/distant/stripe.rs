@@ -57,6 +57,11 @@ impl FilePart {
         self.ranges.iter().map(ExactSizeIterator::len).sum()
     }
 
+    /// Offset of its first byte in the file, of an access at `base`.
+    pub(super) fn file_offset(&self, base: u64) -> u64 {
+        base + self.ranges.first().map_or(0, |range| range.start as u64)
+    }
+
     /// The ranges after the first `count` bytes.
     pub(super) fn rest(&self, mut count: usize) -> Vec<Range<usize>> {
         let mut rest = Vec::new();

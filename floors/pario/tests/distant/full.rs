@@ -60,12 +60,10 @@ fn needs_root_a_full_disk_is_told_with_rank_and_size_and_others_go_on() {
                     .expect("the disk is full");
                 assert_eq!(error.code(), Code::NoSpace, "{error}");
                 let text = error.to_string();
-                let at = (block / 2) * RECORD as u64;
-                assert!(text.starts_with("no space left: "), "{text}");
-                assert!(
-                    text.contains(&format!("{RECORD} bytes at {at}")) && text.contains("rank 1"),
-                    "{text}"
-                );
+                let at = block * RECORD as u64;
+                assert!(text.starts_with("no space left: rank 1, "), "{text}");
+                assert!(text.contains(&format!(", {RECORD} bytes at {at}: ")), "{text}");
+                assert!(text.contains(&dirs.of(1).display().to_string()), "{text}");
                 // The other home has room.
                 shared.write_at(0, &pattern(RECORD, 7)).unwrap();
                 std::fs::remove_file(&filler).unwrap();

@@ -183,7 +183,7 @@ impl DistantRank<'_> {
         )?;
         self.group.barrier()?;
         // Threads that served the creation go to sleep.
-        sleep(Duration::from_millis(200));
+        sleep(Duration::from_secs(2));
         let (memory, switches) = (private_kib()?.saturating_sub(before), switches()?);
         sleep(Duration::from_secs(self.job.idle_seconds));
         let woken = self::switches()?.saturating_sub(switches);
