@@ -136,6 +136,19 @@ impl Tree {
     }
 }
 
+impl CopySource {
+    /// Whether elements or attributes refer to objects, by ids that mean nothing in another tree.
+    pub fn has_references(&self) -> bool {
+        self.objects.values().any(|object| {
+            let own = match &object.body {
+                ObjectBody::Dataset(dataset) => dataset.element.description.has_references(),
+                ObjectBody::Group { .. } | ObjectBody::Type { .. } => false,
+            };
+            own || object.attributes.iter().any(|attribute| attribute.element.description.has_references())
+        })
+    }
+}
+
 impl SourceObject {
     fn body_kind(&self) -> Kind {
         match self.body {

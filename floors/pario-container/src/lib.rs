@@ -43,4 +43,4 @@ pub use locate::Found;
 pub use names::LinkName;
 pub use place::{DirectoryPlace, LimitedPlace, Place, PlaceEntry, PlaceFile};
 pub use tree::{ROOT_ID, Tree, TreeAccess, is_tree};
-pub use types::{ByteOrder, ElementType, Member};
+pub use types::{ByteOrder, ElementType, Member, REFERENCE_TAG};

@@ -9,6 +9,9 @@ use crate::bytes::{Hex, index, length};
 /// Stored size of a variable-length element: length in elements (4 bytes), then a blob id (16 bytes).
 pub(crate) const VARIABLE_SIZE: u64 = 20;
 
+/// Tag of opaque bytes that stand for a reference.
+pub const REFERENCE_TAG: &str = "pario reference";
+
 /// Byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -132,6 +135,25 @@ impl ElementType {
             ElementType::Variabletext { .. } | ElementType::Variable { .. } => VARIABLE_SIZE,
             ElementType::Array { shape, of } => shape.iter().product::<u64>() * of.size(),
             ElementType::Enumeration { of, .. } => of.size(),
+        }
+    }
+
+    /// Whether elements refer to objects. Bytes that stand for a reference in a variable-length value are tagged as such.
+    pub fn has_references(&self) -> bool {
+        match self {
+            ElementType::Reference { .. } => true,
+            ElementType::Opaque { tag, .. } => tag == REFERENCE_TAG,
+            ElementType::Variable { of } | ElementType::Array { of, .. } => of.has_references(),
+            ElementType::Compound { members, .. } => {
+                members.iter().any(|member| member.element.has_references())
+            }
+            ElementType::Integer { .. }
+            | ElementType::Float { .. }
+            | ElementType::Text { .. }
+            | ElementType::Variabletext { .. }
+            | ElementType::Enumeration { .. }
+            | ElementType::Bitfield { .. }
+            | ElementType::Other { .. } => false,
         }
     }
 

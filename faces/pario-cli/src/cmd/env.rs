@@ -73,7 +73,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
 }
 
 /// Quoted for a shell.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 

@@ -92,7 +92,8 @@ pub(crate) fn c_library() -> CliResult<PathBuf> {
     find_library("libpario.so")
 }
 
-fn find_library(name: &str) -> CliResult<PathBuf> {
+/// Path of a library of Pario: beside this command, or in `../lib`.
+pub(crate) fn find_library(name: &str) -> CliResult<PathBuf> {
     let own = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("cannot find the pario binary: {error}")))?;
     let dir = own.parent().unwrap_or(Path::new("/"));

@@ -8,6 +8,7 @@ mod doctoring;
 mod dying;
 mod everyday;
 mod files;
+mod h5;
 mod hostile;
 mod lifecycle;
 mod looking;

@@ -55,6 +55,9 @@ pub(super) unsafe extern "C" fn copy(
         let found = place_at(library, source, &start, &bytes(source_name)?)?;
         let copied = found.file.tree()?.copy_source(found.id, options)?;
         let end = location::object(library, target, to)?;
+        if copied.has_references() && !std::sync::Arc::ptr_eq(&found.file, &end.file) {
+            return Err(Failure::unsupported("copies of references to another file"));
+        }
         let (path, (parents, utf8)) = (bytes(target_name)?, plists::link_creation(library, lcpl)?);
         let mut tree = end.file.tree()?;
         if parents {

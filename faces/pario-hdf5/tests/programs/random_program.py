@@ -230,7 +230,9 @@ class Program:
         return str(sorted(group))
 
     def copy(self):
-        source, target = self.pick(self.datasets()), self.pick(self.groups())
+        # Native HDF5 fails on some datasets of references.
+        source = self.pick([d for d in self.datasets() if not h5py.check_ref_dtype(d.dtype)])
+        target = self.pick(self.groups())
         name = self.name()
         self.file.copy(source, target, name=name)
         return digest(target[name][()])

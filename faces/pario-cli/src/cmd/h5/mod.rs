@@ -2,6 +2,7 @@
 
 mod cat;
 mod check;
+mod env;
 mod ls;
 mod object;
 mod show;
@@ -19,6 +20,7 @@ Examples:
   pario h5 ls -r out.h5/ocean        all objects of a group, and of its groups
   pario h5 show out.h5/ocean/wave    shape, type, filters, attributes
   pario h5 cat out.h5/ocean/wave     the elements
+  eval \"$(pario h5 env)\"           HDF5 programs of this shell write trees
   pario h5 check out.h5              verify; --repair finishes and removes what a killed program left
 No HDF5 is needed. The connector that writes such trees: docs/guide/hdf5.md.")]
 pub(crate) struct Args {
@@ -37,6 +39,8 @@ enum H5Command {
     Cat(cat::Args),
     /// Verify a tree
     Check(check::Args),
+    /// Print the variables with which HDF5 programs write trees
+    Env(env::Args),
 }
 
 /// Runs the subcommand.
@@ -46,5 +50,6 @@ pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
         H5Command::Show(args) => show::run(context, args),
         H5Command::Cat(args) => cat::run(context, args),
         H5Command::Check(args) => check::run(context, args),
+        H5Command::Env(args) => env::run(context, args),
     }
 }
