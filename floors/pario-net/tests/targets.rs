@@ -18,7 +18,7 @@ fn read_request() -> Request {
     Request::Read { object, at: LocalOffset(0), bytes: 0 }
 }
 
-/// A buffer whose part has its ranges in another order than memory.
+/// A buffer, and a part with ranges in another order than memory.
 fn buffer() -> (PartedBuffer<Vec<u8>>, pario_sys::BufferPart) {
     let (buffer, mut parts) = PartedBuffer::new(vec![0; BYTES + 10], &[vec![BYTES / 2..BYTES, 0..BYTES / 2]]);
     (buffer, parts.pop().unwrap())
