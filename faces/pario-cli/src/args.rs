@@ -58,9 +58,9 @@ pub(crate) enum Command {
     /// Run a command with a partition of its own; without a command, a demonstration
     Run(cmd::run::Args),
     /// Mount a partition in a directory, for any program
-    Mount(cmd::mount::Args),
+    Mount(cmd::mount::MountArgs),
     /// End mounts
-    Umount(cmd::umount::Args),
+    Umount(cmd::umount::UmountArgs),
     /// List a directory
     Ls(cmd::ls::Args),
     /// Copy files and trees between this machine and partitions

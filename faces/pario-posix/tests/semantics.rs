@@ -2,21 +2,32 @@
 //!
 //! `PARIO_SEED` repeats a history, `PARIO_HISTORIES` says how many are run.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::collections::BTreeMap;
 
 use pario::Partition;
 use pario::core::{Clock, FileAttr, FileKind, InodeId};
-use pario::message::XattrHow;
+use pario::message::{Creator, XattrHow};
 use pario_posix::FileSystem;
 use pario_posix::semantics::{
-    AttributeChange, Caller, LockCall, LockKind, LockRange, LockWait, OpenMode, Posix, RenameMode,
-    SpecialFile, WriteOrder,
+    AttributeChange, DirName, HandleMode, LockCall, LockRange, PosixLockKind, PosixLockWait, PosixResult,
+    RenameMode, SpecialFile, WriteOrder,
 };
 use rustix::io::Errno;
 
 const ROOT: InodeId = InodeId::ROOT;
-const CALLER: Caller = Caller { uid: 1000, gid: 100 };
-const WRITE: OpenMode = OpenMode { write: true, exclusive: false, truncate: false, drop_privileges: false };
+
+fn by(mode: u32) -> Creator {
+    Creator { mode, uid: 1000, gid: 100 }
+}
+
+fn named(name: &[u8]) -> DirName<'_> {
+    DirName { dir: ROOT, name }
+}
+
+const WRITE: HandleMode =
+    HandleMode { write: true, exclusive: false, truncate: false, drop_privileges: false };
 
 fn two() -> (Partition, FileSystem, FileSystem) {
     let partition = Partition::in_process(2).unwrap();
@@ -25,14 +36,14 @@ fn two() -> (Partition, FileSystem, FileSystem) {
 }
 
 fn make(system: &FileSystem, name: &[u8], data: &[u8]) -> FileAttr {
-    let (attr, handle) = system.create((ROOT, name), WRITE, (CALLER, 0o640)).unwrap();
+    let (attr, handle) = system.create(named(name), WRITE, by(0o640)).unwrap();
     system.write(handle, WriteOrder::At(0), data, false).unwrap();
     system.release(handle).unwrap();
     attr
 }
 
-fn content(system: &FileSystem, inode: InodeId) -> Posix<Vec<u8>> {
-    let handle = system.open(inode, OpenMode::default())?;
+fn content(system: &FileSystem, inode: InodeId) -> PosixResult<Vec<u8>> {
+    let handle = system.open(inode, HandleMode::default())?;
     let mut data = vec![0; 1 << 16];
     let count = system.read(handle, 0, &mut data)?;
     system.release(handle)?;
@@ -45,11 +56,13 @@ fn owner_mode_and_group_are_the_callers() {
     let (_partition, one, two) = two();
     let attr = make(&one, b"f", b"abc");
     assert_eq!((attr.uid, attr.gid, attr.mode), (1000, 100, 0o640));
-    let dir = one.make_dir((ROOT, b"d"), (CALLER, 0o2770)).unwrap();
-    let inside = two.make_dir((dir.inode, b"e"), (Caller { uid: 1, gid: 2 }, 0o755)).unwrap();
+    let dir = one.make_dir(named(b"d"), by(0o2770)).unwrap();
+    let inside = two
+        .make_dir(DirName { dir: dir.inode, name: b"e" }, Creator { mode: 0o755, uid: 1, gid: 2 })
+        .unwrap();
     assert_eq!((inside.uid, inside.gid, inside.mode), (1, 100, 0o2755));
     let special = SpecialFile { kind: FileKind::BlockDevice, device: 0x801 };
-    let device = one.make_node((ROOT, b"b"), special, (CALLER, 0o600)).unwrap();
+    let device = one.make_node(named(b"b"), special, by(0o600)).unwrap();
     assert_eq!((device.kind, device.size), (FileKind::BlockDevice, 0x801));
     assert_eq!(two.lookup(ROOT, b"b").unwrap(), device);
 }
@@ -77,7 +90,7 @@ fn a_writer_without_rights_drops_the_bits_that_give_rights() {
 #[test]
 fn a_time_that_a_program_sets_stays() {
     let (_partition, one, two) = two();
-    let (attr, handle) = one.create((ROOT, b"f"), WRITE, (CALLER, 0o644)).unwrap();
+    let (attr, handle) = one.create(named(b"f"), WRITE, by(0o644)).unwrap();
     one.write(handle, WriteOrder::At(0), b"abc", false).unwrap();
     let written = one.attributes(attr.inode).unwrap();
     assert!((attr.modified_ns..).contains(&written.modified_ns) && written.size == 3);
@@ -102,7 +115,7 @@ fn an_open_file_without_a_name_lives_until_it_is_released() {
     assert_eq!(one.lookup(ROOT, b"f"), Err(Errno::NOENT));
     one.write(handle, WriteOrder::At(3), b"def", false).unwrap();
     assert_eq!((one.attributes(file).unwrap().links, one.attributes(file).unwrap().size), (0, 6));
-    let again = one.open(file, OpenMode::default()).unwrap();
+    let again = one.open(file, HandleMode::default()).unwrap();
     let mut data = [0; 8];
     assert_eq!((one.read(again, 0, &mut data), &data[..6]), (Ok(6), &b"abcdef"[..]));
     let cut = AttributeChange { size: Some(2), ..AttributeChange::default() };
@@ -113,7 +126,7 @@ fn an_open_file_without_a_name_lives_until_it_is_released() {
     // The manager receives the last close a little later.
     let limit = std::time::Duration::from_secs(10);
     let (clock, began) = (pario::MonotonicClock, pario::MonotonicClock.now());
-    while let Ok(handle) = two.open(file, OpenMode::default()) {
+    while let Ok(handle) = two.open(file, HandleMode::default()) {
         two.release(handle).unwrap();
         assert!(clock.now().since(began) < limit, "the file is not removed");
     }
@@ -178,7 +191,7 @@ fn extended_attributes_of_programs_and_of_pario() {
     assert_eq!(one.xattr(file, b"system.posix_acl_access"), Err(Errno::OPNOTSUPP));
 }
 
-fn lock(owner: u64, start: u64, end: u64, kind: LockKind) -> LockCall {
+fn lock(owner: u64, start: u64, end: u64, kind: PosixLockKind) -> LockCall {
     LockCall { owner, pid: u32::try_from(owner).unwrap(), range: LockRange::Record(start..end), kind }
 }
 
@@ -188,28 +201,34 @@ fn locks_end_with_their_owner_or_their_handle() {
     let file = make(&one, b"f", b"abc").inode;
     let (a, b) = (one.open(file, WRITE).unwrap(), one.open(file, WRITE).unwrap());
     let far = two.open(file, WRITE).unwrap();
-    let set = |handle, call: &LockCall| one.set_lock(handle, call, LockWait::No);
+    let set = |handle, call: &LockCall| one.set_lock(handle, call, PosixLockWait::No);
     // Owner 1 is a process, owner 7 an open file description.
-    set(a, &lock(1, 0, 10, LockKind::Exclusive)).unwrap();
-    set(a, &lock(7, 20, 30, LockKind::Exclusive)).unwrap();
-    assert_eq!(set(b, &lock(2, 5, 6, LockKind::Shared)), Err(Errno::AGAIN));
-    assert_eq!(two.set_lock(far, &lock(1, 5, 6, LockKind::Shared), LockWait::No), Err(Errno::AGAIN));
-    let found = one.find_lock(b, &lock(2, 0, u64::MAX, LockKind::Exclusive)).unwrap().unwrap();
+    set(a, &lock(1, 0, 10, PosixLockKind::Exclusive)).unwrap();
+    set(a, &lock(7, 20, 30, PosixLockKind::Exclusive)).unwrap();
+    assert_eq!(set(b, &lock(2, 5, 6, PosixLockKind::Shared)), Err(Errno::AGAIN));
+    assert_eq!(
+        two.set_lock(far, &lock(1, 5, 6, PosixLockKind::Shared), PosixLockWait::No),
+        Err(Errno::AGAIN)
+    );
+    let found = one.find_lock(b, &lock(2, 0, u64::MAX, PosixLockKind::Exclusive)).unwrap().unwrap();
     assert!(
         found.pid == 1 && found.range == (0..10) || found.pid == 7 && found.range == (20..30),
         "{found:?}"
     );
-    assert!(two.find_lock(far, &lock(2, 25, 26, LockKind::Shared)).unwrap().is_some());
-    assert_eq!(two.find_lock(far, &lock(2, 10, 20, LockKind::Exclusive)), Ok(None));
+    assert!(two.find_lock(far, &lock(2, 25, 26, PosixLockKind::Shared)).unwrap().is_some());
+    assert_eq!(two.find_lock(far, &lock(2, 10, 20, PosixLockKind::Exclusive)), Ok(None));
     // The process closes another descriptor of the file: its locks end, those of the description stay.
     one.flush(b, 1).unwrap();
-    two.set_lock(far, &lock(1, 5, 6, LockKind::Shared), LockWait::No).unwrap();
-    assert_eq!(two.set_lock(far, &lock(1, 20, 21, LockKind::Shared), LockWait::No), Err(Errno::AGAIN));
+    two.set_lock(far, &lock(1, 5, 6, PosixLockKind::Shared), PosixLockWait::No).unwrap();
+    assert_eq!(
+        two.set_lock(far, &lock(1, 20, 21, PosixLockKind::Shared), PosixLockWait::No),
+        Err(Errno::AGAIN)
+    );
     // A part is unlocked, the rest stays.
-    set(a, &lock(7, 20, 25, LockKind::Unlock)).unwrap();
-    two.set_lock(far, &lock(1, 20, 25, LockKind::Exclusive), LockWait::No).unwrap();
+    set(a, &lock(7, 20, 25, PosixLockKind::Unlock)).unwrap();
+    two.set_lock(far, &lock(1, 20, 25, PosixLockKind::Exclusive), PosixLockWait::No).unwrap();
     one.release(a).unwrap();
-    two.set_lock(far, &lock(1, 20, 30, LockKind::Exclusive), LockWait::No).unwrap();
+    two.set_lock(far, &lock(1, 20, 30, PosixLockKind::Exclusive), PosixLockWait::No).unwrap();
     one.release(b).unwrap();
 }
 
@@ -219,14 +238,14 @@ fn whole_file_locks_are_apart_from_ranges() {
     let file = make(&one, b"f", b"abc").inode;
     let (near, far) = (one.open(file, WRITE).unwrap(), two.open(file, WRITE).unwrap());
     let whole = |owner, kind| LockCall { owner, pid: 1, range: LockRange::Whole, kind };
-    one.set_lock(near, &whole(1, LockKind::Exclusive), LockWait::No).unwrap();
-    two.set_lock(far, &lock(1, 0, 1, LockKind::Exclusive), LockWait::No).unwrap();
-    assert_eq!(two.set_lock(far, &whole(1, LockKind::Shared), LockWait::No), Err(Errno::AGAIN));
-    one.set_lock(near, &whole(1, LockKind::Shared), LockWait::No).unwrap();
-    two.set_lock(far, &whole(1, LockKind::Shared), LockWait::No).unwrap();
-    assert_eq!(one.set_lock(near, &whole(1, LockKind::Exclusive), LockWait::No), Err(Errno::AGAIN));
-    one.set_lock(near, &whole(1, LockKind::Unlock), LockWait::No).unwrap();
-    two.set_lock(far, &whole(1, LockKind::Exclusive), LockWait::No).unwrap();
+    one.set_lock(near, &whole(1, PosixLockKind::Exclusive), PosixLockWait::No).unwrap();
+    two.set_lock(far, &lock(1, 0, 1, PosixLockKind::Exclusive), PosixLockWait::No).unwrap();
+    assert_eq!(two.set_lock(far, &whole(1, PosixLockKind::Shared), PosixLockWait::No), Err(Errno::AGAIN));
+    one.set_lock(near, &whole(1, PosixLockKind::Shared), PosixLockWait::No).unwrap();
+    two.set_lock(far, &whole(1, PosixLockKind::Shared), PosixLockWait::No).unwrap();
+    assert_eq!(one.set_lock(near, &whole(1, PosixLockKind::Exclusive), PosixLockWait::No), Err(Errno::AGAIN));
+    one.set_lock(near, &whole(1, PosixLockKind::Unlock), PosixLockWait::No).unwrap();
+    two.set_lock(far, &whole(1, PosixLockKind::Exclusive), PosixLockWait::No).unwrap();
 }
 
 #[test]
@@ -234,28 +253,31 @@ fn a_wait_for_a_lock_is_cancelled_or_ends_with_the_lock() {
     let (_partition, one, two) = two();
     let file = make(&one, b"f", b"abc").inode;
     let (near, far) = (one.open(file, WRITE).unwrap(), two.open(file, WRITE).unwrap());
-    one.set_lock(near, &lock(1, 0, 10, LockKind::Exclusive), LockWait::No).unwrap();
+    one.set_lock(near, &lock(1, 0, 10, PosixLockKind::Exclusive), PosixLockWait::No).unwrap();
     let cancel = pario::LockCancel::default();
     std::thread::scope(|scope| {
-        let (call, cancel, two) = (lock(1, 0, 10, LockKind::Exclusive), &cancel, &two);
-        let waiting = scope.spawn(move || two.set_lock(far, &call, LockWait::Until(cancel)));
+        let (call, cancel, two) = (lock(1, 0, 10, PosixLockKind::Exclusive), &cancel, &two);
+        let waiting = scope.spawn(move || two.set_lock(far, &call, PosixLockWait::Until(cancel)));
         cancel.cancel();
         assert_eq!(waiting.join().unwrap(), Err(Errno::INTR));
     });
     let cancel = pario::LockCancel::default();
     std::thread::scope(|scope| {
-        let (call, cancel, two) = (lock(1, 0, 10, LockKind::Exclusive), &cancel, &two);
-        let waiting = scope.spawn(move || two.set_lock(far, &call, LockWait::Until(cancel)));
-        one.set_lock(near, &lock(1, 0, 10, LockKind::Unlock), LockWait::No).unwrap();
+        let (call, cancel, two) = (lock(1, 0, 10, PosixLockKind::Exclusive), &cancel, &two);
+        let waiting = scope.spawn(move || two.set_lock(far, &call, PosixLockWait::Until(cancel)));
+        one.set_lock(near, &lock(1, 0, 10, PosixLockKind::Unlock), PosixLockWait::No).unwrap();
         assert_eq!(waiting.join().unwrap(), Ok(()));
     });
-    assert_eq!(one.set_lock(near, &lock(1, 3, 4, LockKind::Shared), LockWait::No), Err(Errno::AGAIN));
+    assert_eq!(
+        one.set_lock(near, &lock(1, 3, 4, PosixLockKind::Shared), PosixLockWait::No),
+        Err(Errno::AGAIN)
+    );
 }
 
 /// Random numbers of a history.
-struct Random(u64);
+struct HistoryRandom(u64);
 
-impl Random {
+impl HistoryRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
@@ -264,12 +286,12 @@ impl Random {
 
 /// What POSIX says of files with names in one directory: names lead to files, files have bytes.
 #[derive(Clone, Default)]
-struct Model {
+struct FilesModel {
     names: BTreeMap<Vec<u8>, InodeId>,
     bytes: BTreeMap<InodeId, Vec<u8>>,
 }
 
-impl Model {
+impl FilesModel {
     fn write(&mut self, inode: InodeId, at: usize, data: &[u8]) {
         let bytes = self.bytes.get_mut(&inode).unwrap();
         bytes.resize(bytes.len().max(at + data.len()), 0);
@@ -284,17 +306,22 @@ impl Model {
 /// Files that are open in a history, by the system that has them.
 type OpenFiles = Vec<(usize, u64, InodeId)>;
 
-fn step(random: &mut Random, systems: [&FileSystem; 2], (model, open): (&mut Model, &mut OpenFiles)) {
+#[expect(clippy::too_many_lines, reason = "one table of calls")]
+fn step(
+    random: &mut HistoryRandom,
+    systems: [&FileSystem; 2],
+    (model, open): (&mut FilesModel, &mut OpenFiles),
+) {
     let which = usize::try_from(random.below(2)).unwrap();
     let system = systems[which];
-    let name = |random: &mut Random| format!("n{}", random.below(5)).into_bytes();
+    let name = |random: &mut HistoryRandom| format!("n{}", random.below(5)).into_bytes();
     let (from, to) = (name(random), name(random));
     let known = model.names.get(&from).copied();
     let data: Vec<u8> = (0..random.below(300)).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
     match random.below(10) {
         0 | 1 => {
             let exclusive = random.below(2) == 0;
-            let created = system.create((ROOT, &from), OpenMode { exclusive, ..WRITE }, (CALLER, 0o600));
+            let created = system.create(named(&from), HandleMode { exclusive, ..WRITE }, by(0o600));
             match (created, known) {
                 (Err(Errno::EXIST), Some(_)) if exclusive => {}
                 (Ok((attr, handle)), known) if known.is_none() || !exclusive => {
@@ -313,7 +340,7 @@ fn step(random: &mut Random, systems: [&FileSystem; 2], (model, open): (&mut Mod
         3 => {
             let mode = [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange]
                 [usize::try_from(random.below(3)).unwrap()];
-            let result = system.rename((ROOT, &from), (ROOT, &to), mode);
+            let result = system.rename(named(&from), named(&to), mode);
             let target = model.names.get(&to).copied();
             match (mode, known, target) {
                 (_, None, _) | (RenameMode::Exchange, _, None) => assert_eq!(result, Err(Errno::NOENT)),
@@ -333,7 +360,7 @@ fn step(random: &mut Random, systems: [&FileSystem; 2], (model, open): (&mut Mod
         }
         4 => {
             let inode = known.unwrap_or(InodeId(1 << 40));
-            let result = system.link(inode, (ROOT, &to)).map(|attr| attr.links);
+            let result = system.link(inode, named(&to)).map(|attr| attr.links);
             match (known, model.names.contains_key(&to)) {
                 (None, _) => assert!(result.is_err()),
                 (Some(_), true) => assert_eq!(result, Err(Errno::EXIST)),
@@ -372,7 +399,7 @@ fn step(random: &mut Random, systems: [&FileSystem; 2], (model, open): (&mut Mod
 }
 
 /// Every name and every byte, seen by both.
-fn same(systems: [&FileSystem; 2], model: &Model) {
+fn same(systems: [&FileSystem; 2], model: &FilesModel) {
     for system in systems {
         let (handle, mut names) = (system.open_dir(ROOT), Vec::new());
         system
@@ -406,10 +433,11 @@ fn random_histories_of_two_nodes() {
     let count = if first.is_some() { 1 } else { number("PARIO_HISTORIES").unwrap_or(12) };
     for history in 0..count {
         let seed = first.unwrap_or(0x706f_7369_7800 + history);
-        println!("PARIO_SEED={seed:#x}");
+        eprintln!("PARIO_SEED={seed:#x}");
         let (_partition, one, two) = two();
         let systems = [&one, &two];
-        let (mut random, mut model, mut open) = (Random(seed), Model::default(), OpenFiles::new());
+        let (mut random, mut model, mut open) =
+            (HistoryRandom(seed), FilesModel::default(), OpenFiles::new());
         for number in 0..120 {
             step(&mut random, systems, (&mut model, &mut open));
             if number % 4 == 0 {

@@ -20,7 +20,7 @@ Examples:
   pario mount -f scratch ~/scratch     serves it in the foreground, until a signal or an unmount
 Root mounts by itself, other users by fusermount3 (Debian package fuse3). docs/guide/posix.md says
 what programs can rely on.")]
-pub(crate) struct Args {
+pub(crate) struct MountArgs {
     /// The partition
     #[arg(value_name = "NAME")]
     name: String,
@@ -45,7 +45,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
+pub(crate) fn run(context: &Context, args: &MountArgs) -> CliResult {
     let name = context.partition_name(Some(&args.name))?;
     if args.foreground || args.served {
         return serve(context, args, &name);
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     context.report(format!("{name}: mounted in {}", dir.display()))
 }
 
-fn serve(context: &Context, args: &Args, name: &str) -> CliResult {
+fn serve(context: &Context, args: &MountArgs, name: &str) -> CliResult {
     if args.served {
         // The terminal of the command that started it sends it no signals. It fails if it leads a session already.
         let _ = rustix::process::setsid();

@@ -22,7 +22,7 @@ Examples:
   pario umount ~/scratch       waits until everything is written
   pario umount -l ~/scratch    detaches it at once; it ends with its last open file
 `umount` and `fusermount3 -u` do the same without waiting.")]
-pub(crate) struct Args {
+pub(crate) struct UmountArgs {
     /// Directories of mounts
     #[arg(value_name = "DIR", required = true)]
     dirs: Vec<PathBuf>,
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 /// Runs the subcommand.
-pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
+pub(crate) fn run(context: &Context, args: &UmountArgs) -> CliResult {
     let how = if args.lazy { Unmount::Lazy } else { Unmount::Now };
     let mut failures = Vec::new();
     for dir in &args.dirs {

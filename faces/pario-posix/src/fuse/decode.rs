@@ -1,6 +1,6 @@
 //! The kernel's requests, decoded from bytes. Layouts: `linux/fuse.h`.
 //!
-//! Never: does I/O. Always: a request that is shorter than its kind needs, or whose names have no end, is refused and not guessed.
+//! Never: does I/O. Always: a request that is shorter than its kind needs, or has a name without an end, is refused and not guessed.
 
 /// Length of a request's header.
 const HEAD_BYTES: usize = 40;
@@ -16,7 +16,7 @@ pub struct DecodeError {
 
 /// A request of the kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Request<'a> {
+pub struct MountRequest<'a> {
     /// Number that the answer repeats.
     pub unique: u64,
     /// Inode that it is about.
@@ -26,13 +26,13 @@ pub struct Request<'a> {
     /// Its group.
     pub gid: u32,
     /// What is asked.
-    pub operation: Operation<'a>,
+    pub operation: FuseOperation<'a>,
 }
 
 /// What the kernel asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "fields are those of linux/fuse.h")]
-pub enum Operation<'a> {
+pub enum FuseOperation<'a> {
     Init {
         minor: u32,
         flags: u32,
@@ -44,7 +44,7 @@ pub enum Operation<'a> {
     /// Nothing is answered.
     Forget,
     GetAttr,
-    SetAttr(SetAttr),
+    SetAttr(MountAttrChange),
     ReadLink,
     Symlink {
         name: &'a [u8],
@@ -117,9 +117,9 @@ pub enum Operation<'a> {
         handle: u64,
     },
     SyncDir,
-    GetLock(Lock),
+    GetLock(MountLock),
     SetLock {
-        lock: Lock,
+        lock: MountLock,
         waits: bool,
     },
     GetXattr {
@@ -143,7 +143,7 @@ pub enum Operation<'a> {
     Destroy,
     /// Reserve, punch or zero a range.
     Allocate,
-    /// Anything else.
+    /// Every other opcode.
     Unknown {
         opcode: u32,
     },
@@ -152,7 +152,7 @@ pub enum Operation<'a> {
 /// A change of attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "fields are those of linux/fuse.h")]
-pub struct SetAttr {
+pub struct MountAttrChange {
     pub valid: u32,
     pub handle: u64,
     pub size: u64,
@@ -166,7 +166,7 @@ pub struct SetAttr {
 /// A lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "fields are those of linux/fuse.h")]
-pub struct Lock {
+pub struct MountLock {
     pub handle: u64,
     pub owner: u64,
     pub start: u64,
@@ -178,9 +178,9 @@ pub struct Lock {
 }
 
 /// Numbers and names at the front of a message.
-struct Fields<'a>(&'a [u8]);
+struct MessageFields<'a>(&'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -205,8 +205,8 @@ impl<'a> Fields<'a> {
 }
 
 /// Decodes a request.
-pub fn decode(message: &[u8]) -> Result<Request<'_>, DecodeError> {
-    let mut head = Fields(message);
+pub fn decode(message: &[u8]) -> Result<MountRequest<'_>, DecodeError> {
+    let mut head = MessageFields(message);
     let (length, opcode) = (head.u32(), head.u32());
     let Some(unique) = head.u64() else { return Err(DecodeError { unique: None }) };
     let error = DecodeError { unique: Some(unique) };
@@ -216,120 +216,120 @@ pub fn decode(message: &[u8]) -> Result<Request<'_>, DecodeError> {
     }
     let rest = || {
         let (node, uid, gid) = (head.u64()?, head.u32()?, head.u32()?);
-        let mut body = Fields(message.get(HEAD_BYTES..)?);
+        let mut body = MessageFields(message.get(HEAD_BYTES..)?);
         let operation = names(opcode, &mut body)?;
-        Some(Request { unique, node, uid, gid, operation })
+        Some(MountRequest { unique, node, uid, gid, operation })
     };
     let mut rest = rest;
     rest().ok_or(error)
 }
 
 /// Requests about names.
-fn names<'a>(opcode: u32, body: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn names<'a>(opcode: u32, body: &mut MessageFields<'a>) -> Option<FuseOperation<'a>> {
     Some(match opcode {
-        1 => Operation::Lookup { name: body.name()? },
-        2 | 42 => Operation::Forget,
-        3 => Operation::GetAttr,
-        4 => Operation::SetAttr(set_attr(body)?),
-        5 => Operation::ReadLink,
-        6 => Operation::Symlink { name: body.name()?, target: body.name()? },
+        1 => FuseOperation::Lookup { name: body.name()? },
+        2 | 42 => FuseOperation::Forget,
+        3 => FuseOperation::GetAttr,
+        4 => FuseOperation::SetAttr(set_attr(body)?),
+        5 => FuseOperation::ReadLink,
+        6 => FuseOperation::Symlink { name: body.name()?, target: body.name()? },
         8 => {
             let (mode, device, _umask, _padding) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
-            Operation::MakeNode { mode, device, name: body.name()? }
+            FuseOperation::MakeNode { mode, device, name: body.name()? }
         }
         9 => {
             let (mode, _umask) = (body.u32()?, body.u32()?);
-            Operation::MakeDir { mode, name: body.name()? }
+            FuseOperation::MakeDir { mode, name: body.name()? }
         }
-        10 => Operation::Unlink { name: body.name()? },
-        11 => Operation::RemoveDir { name: body.name()? },
-        12 => Operation::Rename { to_dir: body.u64()?, flags: 0, from: body.name()?, to: body.name()? },
-        13 => Operation::Link { inode: body.u64()?, name: body.name()? },
+        10 => FuseOperation::Unlink { name: body.name()? },
+        11 => FuseOperation::RemoveDir { name: body.name()? },
+        12 => FuseOperation::Rename { to_dir: body.u64()?, flags: 0, from: body.name()?, to: body.name()? },
+        13 => FuseOperation::Link { inode: body.u64()?, name: body.name()? },
         45 => {
             let (to_dir, flags, _padding) = (body.u64()?, body.u32()?, body.u32()?);
-            Operation::Rename { to_dir, flags, from: body.name()?, to: body.name()? }
+            FuseOperation::Rename { to_dir, flags, from: body.name()?, to: body.name()? }
         }
         21 => {
             let (bytes, flags) = (body.u32()?, body.u32()?);
             let name = body.name()?;
-            Operation::SetXattr { flags, name, value: body.bytes(usize::try_from(bytes).ok()?)? }
+            FuseOperation::SetXattr { flags, name, value: body.bytes(usize::try_from(bytes).ok()?)? }
         }
         22 => {
             let (bytes, _padding) = (body.u32()?, body.u32()?);
-            Operation::GetXattr { bytes, name: body.name()? }
+            FuseOperation::GetXattr { bytes, name: body.name()? }
         }
-        23 => Operation::ListXattrs { bytes: body.u32()? },
-        24 => Operation::RemoveXattr { name: body.name()? },
+        23 => FuseOperation::ListXattrs { bytes: body.u32()? },
+        24 => FuseOperation::RemoveXattr { name: body.name()? },
         _ => files(opcode, body)?,
     })
 }
 
 /// Requests about open files and directories, and about the session.
-fn files<'a>(opcode: u32, body: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn files<'a>(opcode: u32, body: &mut MessageFields<'a>) -> Option<FuseOperation<'a>> {
     Some(match opcode {
-        14 => Operation::Open { flags: body.u32()?, open_flags: body.u32()? },
+        14 => FuseOperation::Open { flags: body.u32()?, open_flags: body.u32()? },
         15 => {
             let (handle, offset, bytes) = (body.u64()?, body.u64()?, body.u32()?);
-            Operation::Read { handle, offset, bytes }
+            FuseOperation::Read { handle, offset, bytes }
         }
         16 => write(body)?,
-        17 => Operation::StatFs,
-        18 => Operation::Release { handle: body.u64()? },
-        20 => Operation::Sync { handle: body.u64()? },
+        17 => FuseOperation::StatFs,
+        18 => FuseOperation::Release { handle: body.u64()? },
+        20 => FuseOperation::Sync { handle: body.u64()? },
         25 => {
             let (handle, _unused) = (body.u64()?, body.u64()?);
-            Operation::Flush { handle, owner: body.u64()? }
+            FuseOperation::Flush { handle, owner: body.u64()? }
         }
         26 => {
             let (_major, minor, _readahead, flags) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
-            Operation::Init { minor, flags, flags2: body.u32().unwrap_or(0) }
+            FuseOperation::Init { minor, flags, flags2: body.u32().unwrap_or(0) }
         }
-        27 => Operation::OpenDir,
+        27 => FuseOperation::OpenDir,
         28 => {
             let (handle, offset, bytes) = (body.u64()?, body.u64()?, body.u32()?);
-            Operation::ReadDir { handle, offset, bytes }
+            FuseOperation::ReadDir { handle, offset, bytes }
         }
-        29 => Operation::ReleaseDir { handle: body.u64()? },
-        30 => Operation::SyncDir,
-        31 => Operation::GetLock(lock(body)?),
-        32 => Operation::SetLock { lock: lock(body)?, waits: false },
-        33 => Operation::SetLock { lock: lock(body)?, waits: true },
+        29 => FuseOperation::ReleaseDir { handle: body.u64()? },
+        30 => FuseOperation::SyncDir,
+        31 => FuseOperation::GetLock(lock(body)?),
+        32 => FuseOperation::SetLock { lock: lock(body)?, waits: false },
+        33 => FuseOperation::SetLock { lock: lock(body)?, waits: true },
         35 => {
             let (flags, mode, _umask, _open) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
-            Operation::Create { flags, mode, name: body.name()? }
+            FuseOperation::Create { flags, mode, name: body.name()? }
         }
-        36 => Operation::Interrupt { unique: body.u64()? },
-        38 => Operation::Destroy,
-        43 => Operation::Allocate,
-        opcode => Operation::Unknown { opcode },
+        36 => FuseOperation::Interrupt { unique: body.u64()? },
+        38 => FuseOperation::Destroy,
+        43 => FuseOperation::Allocate,
+        opcode => FuseOperation::Unknown { opcode },
     })
 }
 
-fn write<'a>(body: &mut Fields<'a>) -> Option<Operation<'a>> {
+fn write<'a>(body: &mut MessageFields<'a>) -> Option<FuseOperation<'a>> {
     let (handle, offset, bytes, write_flags) = (body.u64()?, body.u64()?, body.u32()?, body.u32()?);
     let (_owner, flags, _padding) = (body.u64()?, body.u32()?, body.u32()?);
     let data = body.bytes(usize::try_from(bytes).ok()?)?;
-    Some(Operation::Write { handle, offset, write_flags, flags, data })
+    Some(FuseOperation::Write { handle, offset, write_flags, flags, data })
 }
 
-fn lock(body: &mut Fields<'_>) -> Option<Lock> {
+fn lock(body: &mut MessageFields<'_>) -> Option<MountLock> {
     let (handle, owner, start, last) = (body.u64()?, body.u64()?, body.u64()?, body.u64()?);
     let (kind, pid, flags) = (body.u32()?, body.u32()?, body.u32()?);
     if last < start {
         return None;
     }
     let end = if last < LOCK_LAST { last + 1 } else { u64::MAX };
-    Some(Lock { handle, owner, start, end, kind, pid, flags })
+    Some(MountLock { handle, owner, start, end, kind, pid, flags })
 }
 
-fn set_attr(body: &mut Fields<'_>) -> Option<SetAttr> {
+fn set_attr(body: &mut MessageFields<'_>) -> Option<MountAttrChange> {
     let (valid, _padding, handle, size, _owner) =
         (body.u32()?, body.u32()?, body.u64()?, body.u64()?, body.u64()?);
     let (accessed, modified, _changed) = (body.u64()?, body.u64()?, body.u64()?);
     let (accessed_ns, modified_ns, _changed_ns) = (body.u32()?, body.u32()?, body.u32()?);
     let (mode, _unused, uid, gid) = (body.u32()?, body.u32()?, body.u32()?, body.u32()?);
     let (accessed, modified) = ((accessed, accessed_ns), (modified, modified_ns));
-    Some(SetAttr { valid, handle, size, accessed, modified, mode, uid, gid })
+    Some(MountAttrChange { valid, handle, size, accessed, modified, mode, uid, gid })
 }
 
 #[cfg(test)]
@@ -354,9 +354,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(opcode: u32, body: &[u8], operation: Operation<'_>) {
+    fn check(opcode: u32, body: &[u8], operation: FuseOperation<'_>) {
         let bytes = message(opcode, body);
-        let expected = Request { unique: 77, node: 5, uid: 1000, gid: 100, operation };
+        let expected = MountRequest { unique: 77, node: 5, uid: 1000, gid: 100, operation };
         assert_eq!(decode(&bytes), Ok(expected));
         for length in 0..bytes.len() {
             assert!(decode(&bytes[..length]).is_err(), "{length} bytes of it");
@@ -365,35 +365,39 @@ mod tests {
 
     #[test]
     fn requests_are_decoded_as_the_kernel_lays_them_out() {
-        check(1, b"file\0", Operation::Lookup { name: b"file" });
-        check(6, b"link\0to/there\0", Operation::Symlink { name: b"link", target: b"to/there" });
+        check(1, b"file\0", FuseOperation::Lookup { name: b"file" });
+        check(6, b"link\0to/there\0", FuseOperation::Symlink { name: b"link", target: b"to/there" });
         check(12, &[&words(&[9])[..], b"a\0b\0"].concat(), rename(0));
         check(45, &[&words(&[9, 2])[..], b"a\0b\0"].concat(), rename(2));
-        check(15, &words(&[5, 4096, 1 << 20]), Operation::Read { handle: 5, offset: 4096, bytes: 1 << 20 });
+        check(
+            15,
+            &words(&[5, 4096, 1 << 20]),
+            FuseOperation::Read { handle: 5, offset: 4096, bytes: 1 << 20 },
+        );
         let mut body = words(&[5, 8192, 3 | 4 << 32, 0, 0o2001]);
         body.extend_from_slice(b"abc");
         let (write_flags, flags) = (4, 0o2001);
-        let write = Operation::Write { handle: 5, offset: 8192, write_flags, flags, data: b"abc" };
+        let write = FuseOperation::Write { handle: 5, offset: 8192, write_flags, flags, data: b"abc" };
         check(16, &body, write);
-        let lock = Lock { handle: 5, owner: 9, start: 100, end: 200, kind: 1, pid: 7, flags: 1 };
+        let lock = MountLock { handle: 5, owner: 9, start: 100, end: 200, kind: 1, pid: 7, flags: 1 };
         let body = words(&[5, 9, 100, 199, 1 | 7 << 32, 1]);
-        check(33, &body, Operation::SetLock { lock, waits: true });
-        let whole = Lock { start: 0, end: u64::MAX, ..lock };
-        check(31, &words(&[5, 9, 0, LOCK_LAST, 1 | 7 << 32, 1]), Operation::GetLock(whole));
-        check(36, &words(&[76]), Operation::Interrupt { unique: 76 });
+        check(33, &body, FuseOperation::SetLock { lock, waits: true });
+        let whole = MountLock { start: 0, end: u64::MAX, ..lock };
+        check(31, &words(&[5, 9, 0, LOCK_LAST, 1 | 7 << 32, 1]), FuseOperation::GetLock(whole));
+        check(36, &words(&[76]), FuseOperation::Interrupt { unique: 76 });
         let body = [&[4, 0, 0, 0, 1, 0, 0, 0][..], b"user.a\0", b"abcd"].concat();
-        check(21, &body, Operation::SetXattr { flags: 1, name: b"user.a", value: b"abcd" });
-        check(999, b"", Operation::Unknown { opcode: 999 });
+        check(21, &body, FuseOperation::SetXattr { flags: 1, name: b"user.a", value: b"abcd" });
+        check(999, b"", FuseOperation::Unknown { opcode: 999 });
     }
 
-    fn rename(flags: u32) -> Operation<'static> {
-        Operation::Rename { to_dir: 9, flags, from: b"a", to: b"b" }
+    fn rename(flags: u32) -> FuseOperation<'static> {
+        FuseOperation::Rename { to_dir: 9, flags, from: b"a", to: b"b" }
     }
 
     #[test]
     fn attributes_are_where_the_kernel_puts_them() {
         let body = words(&[8 | 16, 3, 1234, 0, 10, 20, 30, 1 | 2 << 32, 3 | 0o644 << 32, 8 << 32, 9]);
-        let expected = SetAttr {
+        let expected = MountAttrChange {
             valid: 24,
             handle: 3,
             size: 1234,
@@ -404,7 +408,7 @@ mod tests {
             gid: 9,
         };
         let bytes = message(4, &body);
-        assert_eq!(decode(&bytes).unwrap().operation, Operation::SetAttr(expected));
+        assert_eq!(decode(&bytes).unwrap().operation, FuseOperation::SetAttr(expected));
     }
 
     #[test]
@@ -426,7 +430,7 @@ mod tests {
         assert!(decode(&longer).is_err(), "bytes behind the end");
     }
 
-    /// Whatever the bytes are, decoding ends without a panic.
+    /// Decoding of any bytes ends without a panic.
     #[test]
     fn random_bytes_are_decoded_or_refused() {
         let mut state = 0x9e37_79b9_7f4a_7c15u64;

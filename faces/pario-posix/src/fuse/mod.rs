@@ -12,5 +12,5 @@ mod mount;
 mod serve;
 mod session;
 
-pub use decode::{DecodeError, Lock, Operation, Request, SetAttr, decode};
+pub use decode::{DecodeError, FuseOperation, MountAttrChange, MountLock, MountRequest, decode};
 pub use mount::{Mount, MountError, MountOptions, Unmount, process_of, unmount};

@@ -1,6 +1,6 @@
 //! Mounting and unmounting: by the system call as root, else through `fusermount3`.
 //!
-//! Always: what cannot work is refused before anything is mounted, with the cure.
+//! Always: what cannot work is refused before the mount, with the cure.
 
 use std::fs::{self, File};
 use std::io;
@@ -101,7 +101,7 @@ impl std::fmt::Display for MountError {
             MountError::Dead { dir } => {
                 write!(
                     f,
-                    "{0}: a mount whose process is gone (`pario umount {0}` clears it away)",
+                    "{0}: the process of this mount is gone (`pario umount {0}` clears it away)",
                     dir.display()
                 )
             }
@@ -165,7 +165,7 @@ impl Mount {
         unmount(&self.dir, how)
     }
 
-    /// Waits until it is unmounted, and closes what is open. Returns the number of files whose writes were lost.
+    /// Waits until it is unmounted, and closes what is open. Returns the number of files that lost writes.
     #[must_use]
     pub fn wait(&self) -> usize {
         self.session.wait();
@@ -241,9 +241,9 @@ fn mount_by_helper(name: &str, dir: &Path, options: MountOptions) -> Result<File
     let mut command = Command::new(HELPER);
     command.arg("-o").arg(settings).arg("--").arg(dir);
     command.env("_FUSE_COMMFD", theirs.as_raw_fd().to_string()).stdin(Stdio::null());
-    let output = command.output().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => MountError::NoHelper,
-        _ => MountError::Io { doing: HELPER.to_owned(), error },
+    let output = command.output().map_err(|error| {
+        let is_missing = error.kind() == io::ErrorKind::NotFound;
+        if is_missing { MountError::NoHelper } else { MountError::Io { doing: HELPER.to_owned(), error } }
     })?;
     drop(theirs);
     if !output.status.success() {
@@ -261,9 +261,8 @@ fn receive_descriptor(socket: BorrowedFd<'_>) -> Result<Option<OwnedFd>, Errno> 
     let mut byte = [0; 1];
     let mut parts = [io::IoSliceMut::new(&mut byte)];
     rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let mut passed = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
+    let mut passed = control.drain().filter_map(|message| {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message { descriptors.next() } else { None }
     });
     Ok(passed.next())
 }

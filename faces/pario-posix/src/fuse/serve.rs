@@ -3,15 +3,15 @@
 //! Never: waits for a lock: that is the session's part. Always: an answer has the layout that its request expects.
 
 use pario::core::{FileAttr, FileKind, InodeId};
-use pario::message::XattrHow;
+use pario::message::{Creator, XattrHow};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::decode::{Lock, Operation, Request, SetAttr};
+use super::decode::{FuseOperation, MountAttrChange, MountLock, MountRequest};
 use super::encode;
 use crate::semantics::{
-    AttributeChange, Caller, FileSystem, LockCall, LockKind, LockRange, LockWait, OpenMode, Posix,
-    RenameMode, SpecialFile, WriteOrder,
+    AttributeChange, DirName, FileSystem, HandleMode, LockCall, LockRange, PosixLockKind, PosixLockWait,
+    PosixResult, RenameMode, SpecialFile, WriteOrder,
 };
 
 /// Valid fields of a change of attributes.
@@ -43,87 +43,89 @@ const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
 /// Carries out a request; returns the data of the answer.
-pub(super) fn serve(system: &FileSystem, request: &Request<'_>) -> Posix<Vec<u8>> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest is about open files")]
+pub(super) fn serve(system: &FileSystem, request: &MountRequest<'_>) -> PosixResult<Vec<u8>> {
     let node = InodeId(request.node);
-    let caller = Caller { uid: request.uid, gid: request.gid };
+    let creator = |mode: u32| Creator { mode: mode & 0o7777, uid: request.uid, gid: request.gid };
+    let place = |name| DirName { dir: node, name };
     match request.operation {
-        Operation::Lookup { name } => entry(system.lookup(node, name)),
-        Operation::GetAttr => system.attributes(node).map(|attr| encode::attr_out(&attr)),
-        Operation::SetAttr(change) => set_attr(system, node, &change),
-        Operation::ReadLink => system.read_link(node),
-        Operation::Symlink { name, target } => entry(system.symlink((node, name), target, caller)),
-        Operation::MakeNode { mode, device, name } => {
+        FuseOperation::Lookup { name } => entry(system.lookup(node, name)),
+        FuseOperation::GetAttr => system.attributes(node).map(|attr| encode::attr_out(&attr)),
+        FuseOperation::SetAttr(change) => set_attr(system, node, &change),
+        FuseOperation::ReadLink => system.read_link(node),
+        FuseOperation::Symlink { name, target } => entry(system.symlink(place(name), target, creator(0o777))),
+        FuseOperation::MakeNode { mode, device, name } => {
             let special = SpecialFile { kind: kind_of(mode)?, device: u64::from(device) };
-            entry(system.make_node((node, name), special, (caller, mode & 0o7777)))
+            entry(system.make_node(place(name), special, creator(mode)))
         }
-        Operation::MakeDir { mode, name } => entry(system.make_dir((node, name), (caller, mode & 0o7777))),
-        Operation::Unlink { name } => system.unlink(node, name).map(|()| Vec::new()),
-        Operation::RemoveDir { name } => system.remove_dir(node, name).map(|()| Vec::new()),
-        Operation::Rename { to_dir, flags, from, to } => {
-            let to = (InodeId(to_dir), to);
-            system.rename((node, from), to, rename_mode(flags)?).map(|()| Vec::new())
+        FuseOperation::MakeDir { mode, name } => entry(system.make_dir(place(name), creator(mode))),
+        FuseOperation::Unlink { name } => system.unlink(node, name).map(|()| Vec::new()),
+        FuseOperation::RemoveDir { name } => system.remove_dir(node, name).map(|()| Vec::new()),
+        FuseOperation::Rename { to_dir, flags, from, to } => {
+            let to = DirName { dir: InodeId(to_dir), name: to };
+            system.rename(place(from), to, rename_mode(flags)?).map(|()| Vec::new())
         }
-        Operation::Link { inode, name } => entry(system.link(InodeId(inode), (node, name))),
-        Operation::Create { flags, mode, name } => {
-            let how = OpenMode { write: true, ..open_mode(flags, 0) };
-            let (attr, handle) = system.create((node, name), how, (caller, mode & 0o7777))?;
+        FuseOperation::Link { inode, name } => entry(system.link(InodeId(inode), place(name))),
+        FuseOperation::Create { flags, mode, name } => {
+            let how = HandleMode { write: true, ..open_mode(flags, 0) };
+            let (attr, handle) = system.create(place(name), how, creator(mode))?;
             Ok([encode::entry_out(&attr), encode::open_out(handle)].concat())
         }
-        Operation::GetXattr { bytes, name } => sized(system.xattr(node, name)?, bytes),
-        Operation::ListXattrs { bytes } => sized(system.xattr_names(node)?, bytes),
-        Operation::SetXattr { flags, name, value } => {
+        FuseOperation::GetXattr { bytes, name } => sized(system.xattr(node, name)?, bytes),
+        FuseOperation::ListXattrs { bytes } => sized(system.xattr_names(node)?, bytes),
+        FuseOperation::SetXattr { flags, name, value } => {
             system.set_xattr(node, name, value, xattr_how(flags)?).map(|()| Vec::new())
         }
-        Operation::RemoveXattr { name } => system.remove_xattr(node, name).map(|()| Vec::new()),
+        FuseOperation::RemoveXattr { name } => system.remove_xattr(node, name).map(|()| Vec::new()),
         ref operation => serve_open(system, node, operation),
     }
 }
 
 /// Requests about open files and directories.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not supported, and is told so")]
-fn serve_open(system: &FileSystem, node: InodeId, operation: &Operation<'_>) -> Posix<Vec<u8>> {
+fn serve_open(system: &FileSystem, node: InodeId, operation: &FuseOperation<'_>) -> PosixResult<Vec<u8>> {
     match *operation {
-        Operation::Open { flags, open_flags } => {
+        FuseOperation::Open { flags, open_flags } => {
             system.open(node, open_mode(flags, open_flags)).map(encode::open_out)
         }
-        Operation::Read { handle, offset, bytes } => read(system, handle, offset, bytes),
-        Operation::Write { handle, offset, write_flags, flags, data } => {
+        FuseOperation::Read { handle, offset, bytes } => read(system, handle, offset, bytes),
+        FuseOperation::Write { handle, offset, write_flags, flags, data } => {
             let appends = has(flags, OFlags::APPEND) && write_flags & WRITE_CACHED == 0;
             let order = if appends { WriteOrder::Append } else { WriteOrder::At(offset) };
             let drops = write_flags & WRITE_DROPS_PRIVILEGES != 0;
             system.write(handle, order, data, drops).map(|()| encode::write_out(data.len()))
         }
-        Operation::Flush { handle, owner } => system.flush(handle, owner).map(|()| Vec::new()),
-        Operation::Release { handle } => system.release(handle).map(|()| Vec::new()),
-        Operation::Sync { handle } => system.sync(handle).map(|()| Vec::new()),
-        Operation::StatFs => system.space().map(|space| encode::space_out(&space)),
-        Operation::OpenDir => Ok(encode::open_dir_out(system.open_dir(node))),
-        Operation::ReadDir { handle, offset, bytes } => {
+        FuseOperation::Flush { handle, owner } => system.flush(handle, owner).map(|()| Vec::new()),
+        FuseOperation::Release { handle } => system.release(handle).map(|()| Vec::new()),
+        FuseOperation::Sync { handle } => system.sync(handle).map(|()| Vec::new()),
+        FuseOperation::StatFs => system.space().map(|space| encode::space_out(&space)),
+        FuseOperation::OpenDir => Ok(encode::open_dir_out(system.open_dir(node))),
+        FuseOperation::ReadDir { handle, offset, bytes } => {
             let (mut data, limit) = (Vec::new(), usize::try_from(bytes).map_err(|_| Errno::INVAL)?);
             let limit = limit.min(encode::DATA_BYTES_MAX);
             system
                 .read_dir(handle, offset, |entry, next| encode::push_entry(&mut data, limit, entry, next))?;
             Ok(data)
         }
-        Operation::ReleaseDir { handle } => system.release_dir(handle).map(|()| Vec::new()),
-        Operation::SyncDir => system.sync_names().map(|()| Vec::new()),
-        Operation::GetLock(lock) => {
+        FuseOperation::ReleaseDir { handle } => system.release_dir(handle).map(|()| Vec::new()),
+        FuseOperation::SyncDir => system.sync_names().map(|()| Vec::new()),
+        FuseOperation::GetLock(lock) => {
             let found = system.find_lock(lock.handle, &lock_call(&lock)?)?;
             Ok(encode::lock_out(found.as_ref()))
         }
-        Operation::SetLock { lock, .. } => {
-            system.set_lock(lock.handle, &lock_call(&lock)?, LockWait::No).map(|()| Vec::new())
+        FuseOperation::SetLock { lock, .. } => {
+            system.set_lock(lock.handle, &lock_call(&lock)?, PosixLockWait::No).map(|()| Vec::new())
         }
-        Operation::Allocate => Err(Errno::OPNOTSUPP),
+        FuseOperation::Allocate => Err(Errno::OPNOTSUPP),
         _ => Err(Errno::NOSYS),
     }
 }
 
-fn entry(found: Posix<FileAttr>) -> Posix<Vec<u8>> {
+fn entry(found: PosixResult<FileAttr>) -> PosixResult<Vec<u8>> {
     found.map(|attr| encode::entry_out(&attr))
 }
 
-fn read(system: &FileSystem, handle: u64, offset: u64, bytes: u32) -> Posix<Vec<u8>> {
+fn read(system: &FileSystem, handle: u64, offset: u64, bytes: u32) -> PosixResult<Vec<u8>> {
     let wanted = usize::try_from(bytes).map_err(|_| Errno::INVAL)?.min(encode::DATA_BYTES_MAX);
     let mut data = vec![0; wanted];
     let count = system.read(handle, offset, &mut data)?;
@@ -135,9 +137,9 @@ fn has(flags: u32, flag: OFlags) -> bool {
     OFlags::from_bits_retain(flags).contains(flag)
 }
 
-fn open_mode(flags: u32, open_flags: u32) -> OpenMode {
+fn open_mode(flags: u32, open_flags: u32) -> HandleMode {
     let access = OFlags::from_bits_retain(flags) & OFlags::RWMODE;
-    OpenMode {
+    HandleMode {
         write: access != OFlags::RDONLY,
         exclusive: has(flags, OFlags::EXCL),
         truncate: has(flags, OFlags::TRUNC),
@@ -145,7 +147,7 @@ fn open_mode(flags: u32, open_flags: u32) -> OpenMode {
     }
 }
 
-fn kind_of(mode: u32) -> Posix<FileKind> {
+fn kind_of(mode: u32) -> PosixResult<FileKind> {
     match mode & 0o170_000 {
         0 | 0o100_000 => Ok(FileKind::File),
         0o010_000 => Ok(FileKind::Fifo),
@@ -156,7 +158,7 @@ fn kind_of(mode: u32) -> Posix<FileKind> {
     }
 }
 
-fn rename_mode(flags: u32) -> Posix<RenameMode> {
+fn rename_mode(flags: u32) -> PosixResult<RenameMode> {
     match flags {
         0 => Ok(RenameMode::Replace),
         NO_REPLACE => Ok(RenameMode::NoReplace),
@@ -165,7 +167,7 @@ fn rename_mode(flags: u32) -> Posix<RenameMode> {
     }
 }
 
-fn xattr_how(flags: u32) -> Posix<XattrHow> {
+fn xattr_how(flags: u32) -> PosixResult<XattrHow> {
     match flags {
         0 => Ok(XattrHow::Any {}),
         XATTR_CREATE => Ok(XattrHow::Create {}),
@@ -175,7 +177,7 @@ fn xattr_how(flags: u32) -> Posix<XattrHow> {
 }
 
 /// A value for a buffer of `bytes`; 0 asks for its size.
-fn sized(value: Vec<u8>, bytes: u32) -> Posix<Vec<u8>> {
+fn sized(value: Vec<u8>, bytes: u32) -> PosixResult<Vec<u8>> {
     match usize::try_from(bytes) {
         Ok(0) => Ok(encode::xattr_size_out(value.len())),
         Ok(bytes) if value.len() <= bytes => Ok(value),
@@ -183,11 +185,11 @@ fn sized(value: Vec<u8>, bytes: u32) -> Posix<Vec<u8>> {
     }
 }
 
-fn set_attr(system: &FileSystem, node: InodeId, change: &SetAttr) -> Posix<Vec<u8>> {
+fn set_attr(system: &FileSystem, node: InodeId, change: &MountAttrChange) -> PosixResult<Vec<u8>> {
     let is_set = |bit: u32| change.valid & bit != 0;
     let time = |(set, now), at: (u64, u32)| match (is_set(set), is_set(now)) {
         (_, true) => Ok(Some(AttributeChange::now_ns())),
-        (true, false) => nanoseconds(at).map(Some),
+        (true, false) => nanoseconds(at.0, at.1).map(Some),
         (false, false) => Ok(None),
     };
     let wanted = AttributeChange {
@@ -204,18 +206,18 @@ fn set_attr(system: &FileSystem, node: InodeId, change: &SetAttr) -> Posix<Vec<u
 }
 
 /// A time before 1970, or too far behind it, cannot be stored.
-fn nanoseconds((seconds, rest): (u64, u32)) -> Posix<u64> {
+fn nanoseconds(seconds: u64, rest: u32) -> PosixResult<u64> {
     let seconds = u64::try_from(seconds.cast_signed()).map_err(|_| Errno::INVAL)?;
     let ns = seconds.checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(u64::from(rest)));
     ns.ok_or(Errno::INVAL)
 }
 
 /// A lock as the semantics know it.
-pub(super) fn lock_call(lock: &Lock) -> Posix<LockCall> {
+pub(super) fn lock_call(lock: &MountLock) -> PosixResult<LockCall> {
     let kind = match lock.kind {
-        0 => LockKind::Shared,
-        1 => LockKind::Exclusive,
-        2 => LockKind::Unlock,
+        0 => PosixLockKind::Shared,
+        1 => PosixLockKind::Exclusive,
+        2 => PosixLockKind::Unlock,
         _ => return Err(Errno::INVAL),
     };
     let is_whole = lock.flags & LOCK_IS_WHOLE != 0;

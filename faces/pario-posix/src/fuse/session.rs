@@ -13,10 +13,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use pario::LockCancel;
 use rustix::io::Errno;
 
-use super::decode::{DecodeError, Lock, Operation, Request, decode};
+use super::decode::{DecodeError, FuseOperation, MountLock, MountRequest, decode};
 use super::encode;
 use super::serve::{lock_call, serve};
-use crate::semantics::{FileSystem, LockWait, Posix};
+use crate::semantics::{FileSystem, PosixLockWait, PosixResult};
 
 /// Reading threads.
 const THREADS_MAX: usize = 16;
@@ -123,6 +123,7 @@ impl FuseSession {
         self.ended.notify_all();
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is about files, and not about the session")]
     fn handle(self: &Arc<Self>, message: &[u8]) {
         let request = match decode(message) {
             Ok(request) => request,
@@ -132,19 +133,19 @@ impl FuseSession {
             }
         };
         match request.operation {
-            Operation::Forget => {}
-            Operation::Interrupt { unique } => self.interrupt(unique),
-            Operation::Init { minor, flags, flags2 } => {
+            FuseOperation::Forget => {}
+            FuseOperation::Interrupt { unique } => self.interrupt(unique),
+            FuseOperation::Init { minor, flags, flags2 } => {
                 self.reply(request.unique, Ok(encode::init(minor, flags, flags2)));
             }
-            Operation::Destroy => self.reply(request.unique, Ok(Vec::new())),
-            Operation::SetLock { lock, waits: true } => self.set_lock(&request, lock),
+            FuseOperation::Destroy => self.reply(request.unique, Ok(Vec::new())),
+            FuseOperation::SetLock { lock, waits: true } => self.set_lock(&request, lock),
             _ => self.reply(request.unique, serve(&self.system, &request)),
         }
     }
 
     /// A lock that is free, or a wait for it on a thread of its own.
-    fn set_lock(self: &Arc<Self>, request: &Request<'_>, lock: Lock) {
+    fn set_lock(self: &Arc<Self>, request: &MountRequest<'_>, lock: MountLock) {
         match serve(&self.system, request) {
             Err(Errno::AGAIN) => {}
             answer => return self.reply(request.unique, answer),
@@ -154,7 +155,7 @@ impl FuseSession {
         let session = Arc::clone(self);
         let wait = move || {
             let answer = lock_call(&lock)
-                .and_then(|call| session.system.set_lock(lock.handle, &call, LockWait::Until(&cancel)));
+                .and_then(|call| session.system.set_lock(lock.handle, &call, PosixLockWait::Until(&cancel)));
             session.waits().under_way.remove(&unique);
             session.reply(unique, answer.map(|()| Vec::new()));
         };
@@ -201,7 +202,7 @@ impl FuseSession {
         left.iter().for_each(LockCancel::cancel);
     }
 
-    fn reply(&self, unique: u64, answer: Posix<Vec<u8>>) {
+    fn reply(&self, unique: u64, answer: PosixResult<Vec<u8>>) {
         let (error, data) = match answer {
             Ok(data) => (0, data),
             Err(error) => (error.raw_os_error(), Vec::new()),

@@ -6,8 +6,8 @@
 use pario::core::{AttrChange, FileAttr, FileKind, InodeId};
 use pario::message::NameRequest;
 
-use super::error::{Posix, errno_of};
-use super::files::OpenMode;
+use super::error::{PosixResult, errno_of};
+use super::files::HandleMode;
 use super::{FileSystem, at, wall_ns};
 
 /// Set-user-ID, set-group-ID, and the group's permission to execute.
@@ -61,7 +61,7 @@ pub(super) fn without_privileges(attr: &FileAttr) -> u32 {
 
 impl FileSystem {
     /// `stat`: with the current length.
-    pub fn attributes(&self, inode: InodeId) -> Posix<FileAttr> {
+    pub fn attributes(&self, inode: InodeId) -> PosixResult<FileAttr> {
         self.report_writes(inode)?;
         self.call_attr(NameRequest::Stat { at: at(inode, b""), follow: false })
     }
@@ -72,7 +72,7 @@ impl FileSystem {
         inode: InodeId,
         handle: Option<u64>,
         change: &AttributeChange,
-    ) -> Posix<FileAttr> {
+    ) -> PosixResult<FileAttr> {
         if let Some(bytes) = change.size {
             self.set_length(inode, handle, bytes)?;
         }
@@ -93,13 +93,13 @@ impl FileSystem {
         self.call_attr(NameRequest::SetAttr { at: at(inode, b""), follow: false, change: names })
     }
 
-    fn set_length(&self, inode: InodeId, handle: Option<u64>, bytes: u64) -> Posix<()> {
+    fn set_length(&self, inode: InodeId, handle: Option<u64>, bytes: u64) -> PosixResult<()> {
         if let Some(handle) = handle.and_then(|number| self.files.get(number).ok())
             && handle.writes()
         {
             return handle.file().set_len(bytes).map_err(|error| errno_of(&error));
         }
-        let number = self.open(inode, OpenMode { write: true, ..OpenMode::default() })?;
+        let number = self.open(inode, HandleMode { write: true, ..HandleMode::default() })?;
         let set = self.files.get(number)?.file().set_len(bytes).map_err(|error| errno_of(&error));
         let closed = self.release(number);
         set.and(closed)

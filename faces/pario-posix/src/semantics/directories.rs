@@ -10,7 +10,7 @@ use pario::core::{FileKind, InodeId};
 use pario::message::{NameReply, NameRequest};
 use rustix::io::Errno;
 
-use super::error::Posix;
+use super::error::PosixResult;
 use super::{FileSystem, at};
 
 /// One entry of a listing.
@@ -28,11 +28,11 @@ pub struct ListedEntry {
 #[derive(Debug)]
 pub(super) struct DirectoryHandle {
     inode: InodeId,
-    listing: Mutex<Listing>,
+    listing: Mutex<DirectoryListing>,
 }
 
 #[derive(Debug, Default)]
-struct Listing {
+struct DirectoryListing {
     entries: Vec<ListedEntry>,
     is_complete: bool,
 }
@@ -50,7 +50,7 @@ impl FileSystem {
         handle: u64,
         position: u64,
         mut take: impl FnMut(&ListedEntry, u64) -> bool,
-    ) -> Posix<()> {
+    ) -> PosixResult<()> {
         let handle = self.directories.get(handle)?;
         let mut listing = handle.listing.lock().unwrap_or_else(PoisonError::into_inner);
         if position == 0 {
@@ -70,27 +70,26 @@ impl FileSystem {
     }
 
     /// `closedir`
-    pub fn release_dir(&self, handle: u64) -> Posix<()> {
+    pub fn release_dir(&self, handle: u64) -> PosixResult<()> {
         self.directories.take(handle).map(drop)
     }
 
-    fn start_listing(&self, inode: InodeId) -> Posix<Listing> {
+    fn start_listing(&self, inode: InodeId) -> PosixResult<DirectoryListing> {
         let parent = match inode {
             InodeId::ROOT => inode,
             // A removed directory has no entries.
             _ => match self.call_attr(NameRequest::Find { at: at(inode, b".."), follow: false }) {
                 Ok(parent) => parent.inode,
-                Err(Errno::STALE) => return Ok(Listing { entries: Vec::new(), is_complete: true }),
+                Err(Errno::STALE) => return Ok(DirectoryListing { entries: Vec::new(), is_complete: true }),
                 Err(error) => return Err(error),
             },
         };
         let entry =
             |name: &[u8], inode| ListedEntry { name: name.to_vec(), inode, kind: FileKind::Directory };
-        Ok(Listing { entries: vec![entry(b".", inode), entry(b"..", parent)], is_complete: false })
+        Ok(DirectoryListing { entries: vec![entry(b".", inode), entry(b"..", parent)], is_complete: false })
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    fn extend_listing(&self, inode: InodeId, listing: &mut Listing) -> Posix<()> {
+    fn extend_listing(&self, inode: InodeId, listing: &mut DirectoryListing) -> PosixResult<()> {
         // The first two are not in the manager's listing.
         let after = listing.entries.get(2..).and_then(<[ListedEntry]>::last).map(|entry| entry.name.clone());
         let request = NameRequest::Scan { at: at(inode, b""), after, limit: LIST_PAGE_ENTRIES };

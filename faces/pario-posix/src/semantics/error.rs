@@ -6,7 +6,7 @@ use pario::core::{Code, Fault};
 use rustix::io::Errno;
 
 /// Result of a call: a value, or an error number.
-pub type Posix<T> = Result<T, Errno>;
+pub type PosixResult<T> = Result<T, Errno>;
 
 /// The error number of a fault.
 pub(super) fn errno(fault: &Fault) -> Errno {

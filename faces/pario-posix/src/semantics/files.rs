@@ -1,7 +1,7 @@
 //! Open files: reading, writing, appending, flushing.
 //!
 //! Positions are the kernel's. Never: returns from `close` (the kernel's flush) before every server's store has the handle's writes.
-//! Always: an append goes to the end of the file, whatever offset the kernel expects.
+//! Always: an append goes to the end of the file, not to the offset that the kernel expects.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,12 @@ use pario::{File, OpenOptions, Partition};
 use rustix::io::Errno;
 
 use super::attributes::without_privileges;
-use super::error::{Posix, errno_of};
+use super::error::{PosixResult, errno_of};
 use super::{FileSystem, at};
 
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OpenMode {
+pub struct HandleMode {
     /// Writing is allowed.
     pub write: bool,
     /// With creation: fail if it exists.
@@ -40,10 +40,10 @@ pub enum WriteOrder {
 
 /// An open file.
 #[derive(Debug)]
-pub(super) struct FileHandle {
+pub(super) struct MountedFile {
     file: File,
     inode: InodeId,
-    mode: OpenMode,
+    mode: HandleMode,
     /// Written since the last flush.
     wrote: AtomicBool,
     /// The file is known to have no set-user-ID or set-group-ID bit.
@@ -52,16 +52,16 @@ pub(super) struct FileHandle {
     pub(super) lock_owners: Mutex<HashSet<u64>>,
 }
 
-impl OpenMode {
+impl HandleMode {
     pub(super) fn options(self, partition: &Partition) -> OpenOptions {
         // The kernel checks the access mode; pages of a mapping are read also through a handle for writing.
         partition.options().read(true).write(self.write).truncate(self.truncate)
     }
 }
 
-impl FileHandle {
-    pub(super) fn new(file: File, attr: &FileAttr, mode: OpenMode) -> FileHandle {
-        FileHandle {
+impl MountedFile {
+    pub(super) fn new(file: File, attr: &FileAttr, mode: HandleMode) -> MountedFile {
+        MountedFile {
             file,
             inode: attr.inode,
             mode,
@@ -90,11 +90,11 @@ impl FileHandle {
 
 impl FileSystem {
     /// `open`: a handle.
-    pub fn open(&self, inode: InodeId, mode: OpenMode) -> Posix<u64> {
-        let nobody = Creator { mode: 0, uid: 0, gid: 0 };
-        let opened = mode.options(&self.partition).open_at(at(inode, b""), nobody, &format!("inode {inode}"));
+    pub fn open(&self, inode: InodeId, mode: HandleMode) -> PosixResult<u64> {
+        let unused = Creator { mode: 0, uid: 0, gid: 0 };
+        let opened = mode.options(&self.partition).open_at(at(inode, b""), unused, &format!("inode {inode}"));
         let (file, attr) = opened.map_err(|error| errno_of(&error))?;
-        let handle = FileHandle::new(file, &attr, mode);
+        let handle = MountedFile::new(file, &attr, mode);
         if mode.truncate && mode.drop_privileges {
             self.drop_privileges(&handle)?;
         }
@@ -102,12 +102,18 @@ impl FileSystem {
     }
 
     /// `pread`: fills `target` up to the end of the file; returns the number of bytes.
-    pub fn read(&self, handle: u64, offset: u64, target: &mut [u8]) -> Posix<usize> {
+    pub fn read(&self, handle: u64, offset: u64, target: &mut [u8]) -> PosixResult<usize> {
         self.files.get(handle)?.file.read_at(offset, target).map_err(|error| errno_of(&error))
     }
 
     /// `pwrite`, or `write` with `O_APPEND`. `drop_privileges`: the writer may not keep set-user-ID and set-group-ID bits.
-    pub fn write(&self, handle: u64, order: WriteOrder, data: &[u8], drop_privileges: bool) -> Posix<()> {
+    pub fn write(
+        &self,
+        handle: u64,
+        order: WriteOrder,
+        data: &[u8],
+        drop_privileges: bool,
+    ) -> PosixResult<()> {
         let handle = self.files.get(handle)?;
         if !handle.writes() {
             return Err(Errno::BADF);
@@ -125,7 +131,7 @@ impl FileSystem {
 
     /// A descriptor of the handle is closed by a process: every server's store has its writes, and their errors are returned; the
     /// process's record locks on the file end.
-    pub fn flush(&self, handle: u64, owner: u64) -> Posix<()> {
+    pub fn flush(&self, handle: u64, owner: u64) -> PosixResult<()> {
         let handle = self.files.get(handle)?;
         self.drop_locks(&handle, owner);
         if !handle.wrote.swap(false, Ordering::AcqRel) {
@@ -135,12 +141,12 @@ impl FileSystem {
     }
 
     /// `fsync`
-    pub fn sync(&self, handle: u64) -> Posix<()> {
+    pub fn sync(&self, handle: u64) -> PosixResult<()> {
         self.files.get(handle)?.file.sync().map_err(|error| errno_of(&error))
     }
 
     /// The last descriptor of the handle is closed: every lock that was taken through it ends.
-    pub fn release(&self, handle: u64) -> Posix<()> {
+    pub fn release(&self, handle: u64) -> PosixResult<()> {
         let handle = self.files.take(handle)?;
         self.close(&handle)
     }
@@ -151,7 +157,7 @@ impl FileSystem {
     }
 
     /// Ends a handle that is in the table no more. The file is closed when the last reference goes: a wait for a lock may have one.
-    pub(super) fn close(&self, handle: &Arc<FileHandle>) -> Posix<()> {
+    pub(super) fn close(&self, handle: &Arc<MountedFile>) -> PosixResult<()> {
         let owners: Vec<u64> = handle.lock_owners().drain().collect();
         for owner in owners {
             self.drop_locks(handle, owner);
@@ -163,8 +169,8 @@ impl FileSystem {
     }
 
     /// Tells the manager the ends of this mount's writes to a file.
-    pub(super) fn report_writes(&self, inode: InodeId) -> Posix<()> {
-        self.session().report_end_of(inode).map_err(|error| errno_of(&error))
+    pub(super) fn report_writes(&self, inode: InodeId) -> PosixResult<()> {
+        pario::client::report_end_of(self.session(), inode).map_err(|error| errno_of(&error))
     }
 
     /// The mode was changed: handles look at it again before the next write.
@@ -176,7 +182,7 @@ impl FileSystem {
         });
     }
 
-    fn drop_privileges(&self, handle: &FileHandle) -> Posix<()> {
+    fn drop_privileges(&self, handle: &MountedFile) -> PosixResult<()> {
         if handle.is_unprivileged.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -8,22 +8,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustix::io::Errno;
 
-use super::error::Posix;
+use super::error::PosixResult;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Handles<T> {
+pub(super) struct HandleTable<T> {
     open: RwLock<HashMap<u64, Arc<T>>>,
     next: AtomicU64,
 }
 
-impl<T> Default for Handles<T> {
-    fn default() -> Handles<T> {
-        Handles { open: RwLock::default(), next: AtomicU64::new(1) }
+impl<T> Default for HandleTable<T> {
+    fn default() -> HandleTable<T> {
+        HandleTable { open: RwLock::default(), next: AtomicU64::new(1) }
     }
 }
 
-impl<T> Handles<T> {
+impl<T> HandleTable<T> {
     /// Adds a handle; returns its number.
     pub(super) fn add(&self, handle: T) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -32,13 +32,13 @@ impl<T> Handles<T> {
     }
 
     /// A handle by its number.
-    pub(super) fn get(&self, number: u64) -> Posix<Arc<T>> {
+    pub(super) fn get(&self, number: u64) -> PosixResult<Arc<T>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&number).cloned().ok_or(Errno::BADF)
     }
 
     /// Removes a handle.
-    pub(super) fn take(&self, number: u64) -> Posix<Arc<T>> {
+    pub(super) fn take(&self, number: u64) -> PosixResult<Arc<T>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number).ok_or(Errno::BADF)
     }
 

@@ -14,12 +14,12 @@ use pario::{LockCancel, LockHolder, LockOptions, RangeLock, RecordLocks, RecordM
 use rustix::io::Errno;
 
 use super::FileSystem;
-use super::error::{Posix, errno_of};
-use super::files::FileHandle;
+use super::error::{PosixResult, errno_of};
+use super::files::MountedFile;
 
 /// Kind of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockKind {
+pub enum PosixLockKind {
     /// Together with other shared locks.
     Shared,
     /// No other lock at the same time.
@@ -39,7 +39,7 @@ pub enum LockRange {
 
 /// Whether a call waits for conflicting locks.
 #[derive(Clone, Copy, Debug)]
-pub enum LockWait<'a> {
+pub enum PosixLockWait<'a> {
     /// Not at all: it fails with `EAGAIN`.
     No,
     /// Until it is cancelled: then it fails with `EINTR`.
@@ -56,7 +56,7 @@ pub struct LockCall {
     /// What is locked.
     pub range: LockRange,
     /// How.
-    pub kind: LockKind,
+    pub kind: PosixLockKind,
 }
 
 /// A lock of another owner.
@@ -119,27 +119,27 @@ impl LockOwners {
 
 impl FileSystem {
     /// Sets or removes a lock.
-    pub fn set_lock(&self, handle: u64, call: &LockCall, wait: LockWait<'_>) -> Posix<()> {
+    pub fn set_lock(&self, handle: u64, call: &LockCall, wait: PosixLockWait<'_>) -> PosixResult<()> {
         let handle = self.files.get(handle)?;
         let inode = handle.inode();
-        if call.kind == LockKind::Unlock && self.locks.of(inode, call.owner).is_none() {
+        if call.kind == PosixLockKind::Unlock && self.locks.of(inode, call.owner).is_none() {
             return Ok(());
         }
         handle.lock_owners().insert(call.owner);
         let locks = self.locks.of_new(inode, call.owner);
         locks.pid.store(call.pid, Ordering::Relaxed);
         let done = match &call.range {
-            LockRange::Record(range) => set_record(&handle, &locks, (range.clone(), call.kind), wait),
+            LockRange::Record(range) => set_record(&handle, &locks, range.clone(), call.kind, wait),
             LockRange::Whole => set_whole(&handle, &locks, call, wait),
         };
         done.map_err(|error| match (wait, &error) {
-            (LockWait::Until(cancel), _) if cancel.is_cancelled() => Errno::INTR,
+            (PosixLockWait::Until(cancel), _) if cancel.is_cancelled() => Errno::INTR,
             _ => errno_of(&error),
         })
     }
 
     /// `F_GETLK`: a lock that would be in the way.
-    pub fn find_lock(&self, handle: u64, call: &LockCall) -> Posix<Option<ConflictingLock>> {
+    pub fn find_lock(&self, handle: u64, call: &LockCall) -> PosixResult<Option<ConflictingLock>> {
         let handle = self.files.get(handle)?;
         let (LockRange::Record(range), Some(mode)) = (&call.range, mode_of(call.kind)) else {
             return Err(Errno::INVAL);
@@ -162,31 +162,32 @@ impl FileSystem {
     }
 
     /// Ends the locks of an owner on a handle's file.
-    pub(super) fn drop_locks(&self, handle: &FileHandle, owner: u64) {
+    pub(super) fn drop_locks(&self, handle: &MountedFile, owner: u64) {
         if self.locks.remove(handle.inode(), owner) {
             handle.file().forget_owner(owner);
         }
     }
 }
 
-fn mode_of(kind: LockKind) -> Option<RecordMode> {
+fn mode_of(kind: PosixLockKind) -> Option<RecordMode> {
     match kind {
-        LockKind::Shared => Some(RecordMode::Shared),
-        LockKind::Exclusive => Some(RecordMode::Exclusive),
-        LockKind::Unlock => None,
+        PosixLockKind::Shared => Some(RecordMode::Shared),
+        PosixLockKind::Exclusive => Some(RecordMode::Exclusive),
+        PosixLockKind::Unlock => None,
     }
 }
 
 fn set_record(
-    handle: &FileHandle,
+    handle: &MountedFile,
     locks: &OwnerLocks,
-    (range, kind): (Range<u64>, LockKind),
-    wait: LockWait<'_>,
+    range: Range<u64>,
+    kind: PosixLockKind,
+    wait: PosixLockWait<'_>,
 ) -> pario::Result<()> {
     match (mode_of(kind), wait) {
         (None, _) => locks.records.clear(handle.file(), range),
-        (Some(mode), LockWait::No) => locks.records.set(handle.file(), range, mode, RecordWait::No),
-        (Some(mode), LockWait::Until(cancel)) => {
+        (Some(mode), PosixLockWait::No) => locks.records.set(handle.file(), range, mode, RecordWait::No),
+        (Some(mode), PosixLockWait::Until(cancel)) => {
             locks.records.set_cancellable(handle.file(), range, mode, cancel)
         }
     }
@@ -194,21 +195,21 @@ fn set_record(
 
 /// Changing a lock releases it first, as in the kernel.
 fn set_whole(
-    handle: &FileHandle,
+    handle: &MountedFile,
     locks: &OwnerLocks,
     call: &LockCall,
-    wait: LockWait<'_>,
+    wait: PosixLockWait<'_>,
 ) -> pario::Result<()> {
     drop(locks.whole.lock().unwrap_or_else(PoisonError::into_inner).take());
     let options = match call.kind {
-        LockKind::Shared => LockOptions::shared(),
-        LockKind::Exclusive => LockOptions::exclusive(),
-        LockKind::Unlock => return Ok(()),
+        PosixLockKind::Shared => LockOptions::shared(),
+        PosixLockKind::Exclusive => LockOptions::exclusive(),
+        PosixLockKind::Unlock => return Ok(()),
     };
     let options = options.whole_file().held_by(LockHolder::Owner(call.owner));
     let held = match wait {
-        LockWait::No => handle.file().lock(.., &options.try_now())?,
-        LockWait::Until(cancel) => handle.file().lock_cancellable(.., &options, cancel)?,
+        PosixLockWait::No => handle.file().lock(.., &options.try_now())?,
+        PosixLockWait::Until(cancel) => handle.file().lock_cancellable(.., &options, cancel)?,
     };
     *locks.whole.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     Ok(())

@@ -23,15 +23,15 @@ use rustix::io::Errno;
 
 pub use attributes::AttributeChange;
 pub use directories::ListedEntry;
-pub use error::Posix;
-pub use files::{OpenMode, WriteOrder};
-pub use locks::{ConflictingLock, LockCall, LockKind, LockRange, LockWait};
-pub use names::{Caller, RenameMode, SpecialFile};
+pub use error::PosixResult;
+pub use files::{HandleMode, WriteOrder};
+pub use locks::{ConflictingLock, LockCall, LockRange, PosixLockKind, PosixLockWait};
+pub use names::{DirName, RenameMode, SpecialFile};
 
 use directories::DirectoryHandle;
 use error::errno;
-use files::FileHandle;
-use handles::Handles;
+use files::MountedFile;
+use handles::HandleTable;
 use locks::LockOwners;
 use space::KnownSpace;
 
@@ -39,8 +39,8 @@ use space::KnownSpace;
 #[derive(Debug)]
 pub struct FileSystem {
     partition: Partition,
-    files: Handles<FileHandle>,
-    directories: Handles<DirectoryHandle>,
+    files: HandleTable<MountedFile>,
+    directories: HandleTable<DirectoryHandle>,
     locks: LockOwners,
     space: KnownSpace,
 }
@@ -51,8 +51,8 @@ impl FileSystem {
     pub fn new(partition: &Partition, label: &str) -> FileSystem {
         FileSystem {
             partition: partition.on_behalf_of(Application::new(label, 1)),
-            files: Handles::default(),
-            directories: Handles::default(),
+            files: HandleTable::default(),
+            directories: HandleTable::default(),
             locks: LockOwners::default(),
             space: KnownSpace::default(),
         }
@@ -63,7 +63,7 @@ impl FileSystem {
         self.partition.name()
     }
 
-    /// Closes what is still open; returns the number of files whose writes were lost.
+    /// Closes what is still open; returns the number of files that lost writes.
     pub fn shut_down(&self) -> usize {
         let left = self.files.take_all();
         left.into_iter().filter(|handle| self.close(handle).is_err()).count()
@@ -73,12 +73,12 @@ impl FileSystem {
         self.partition.mount_handle()
     }
 
-    fn call(&self, request: NameRequest) -> Posix<NameReply> {
+    fn call(&self, request: NameRequest) -> PosixResult<NameReply> {
         self.session().name_call(request).map_err(|fault| errno(&fault))
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    fn call_attr(&self, request: NameRequest) -> Posix<FileAttr> {
+    fn call_attr(&self, request: NameRequest) -> PosixResult<FileAttr> {
         match self.call(request)? {
             NameReply::Attr { attr } => Ok(attr),
             other => {

@@ -7,7 +7,7 @@ use pario::MonotonicClock;
 use pario::core::{Clock, Nanos, Space};
 
 use super::FileSystem;
-use super::error::{Posix, errno_of};
+use super::error::{PosixResult, errno_of};
 
 /// How long an answer is used.
 const KEPT: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ pub(super) struct KnownSpace {
 
 impl FileSystem {
     /// `statfs`
-    pub fn space(&self) -> Posix<Space> {
+    pub fn space(&self) -> PosixResult<Space> {
         let mut last = self.space.last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = MonotonicClock.now();
         if let Some((at, space)) = *last

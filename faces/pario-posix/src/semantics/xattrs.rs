@@ -7,7 +7,7 @@ use pario::core::{FileKind, InodeId};
 use pario::message::{NameReply, NameRequest, XattrHow};
 use rustix::io::Errno;
 
-use super::error::Posix;
+use super::error::PosixResult;
 use super::{FileSystem, at};
 
 /// Prefix of the attributes that tell of Pario.
@@ -18,7 +18,7 @@ const SYSTEM: &[u8] = b"system.";
 impl FileSystem {
     /// `getxattr`
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    pub fn xattr(&self, inode: InodeId, name: &[u8]) -> Posix<Vec<u8>> {
+    pub fn xattr(&self, inode: InodeId, name: &[u8]) -> PosixResult<Vec<u8>> {
         if name.starts_with(SYSTEM) {
             return Err(Errno::OPNOTSUPP);
         }
@@ -33,7 +33,7 @@ impl FileSystem {
 
     /// `listxattr`: names, each with a zero byte behind it.
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other answer is as wrong")]
-    pub fn xattr_names(&self, inode: InodeId) -> Posix<Vec<u8>> {
+    pub fn xattr_names(&self, inode: InodeId) -> PosixResult<Vec<u8>> {
         match self.call(NameRequest::ListXattrs { at: at(inode, b"") })? {
             NameReply::XattrNames { names } => {
                 Ok(names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect())
@@ -43,19 +43,19 @@ impl FileSystem {
     }
 
     /// `setxattr`
-    pub fn set_xattr(&self, inode: InodeId, name: &[u8], value: &[u8], how: XattrHow) -> Posix<()> {
+    pub fn set_xattr(&self, inode: InodeId, name: &[u8], value: &[u8], how: XattrHow) -> PosixResult<()> {
         refuse_foreign(name)?;
         let (name, value) = (name.to_vec(), value.to_vec());
         self.call(NameRequest::SetXattr { at: at(inode, b""), name, value, how }).map(drop)
     }
 
     /// `removexattr`
-    pub fn remove_xattr(&self, inode: InodeId, name: &[u8]) -> Posix<()> {
+    pub fn remove_xattr(&self, inode: InodeId, name: &[u8]) -> PosixResult<()> {
         refuse_foreign(name)?;
         self.call(NameRequest::RemoveXattr { at: at(inode, b""), name: name.to_vec() }).map(drop)
     }
 
-    fn own_xattr(&self, inode: InodeId, name: &[u8]) -> Posix<Vec<u8>> {
+    fn own_xattr(&self, inode: InodeId, name: &[u8]) -> PosixResult<Vec<u8>> {
         match name {
             b"partition" => Ok(self.name().as_bytes().to_vec()),
             b"inode" => Ok(inode.to_string().into_bytes()),
@@ -75,7 +75,7 @@ impl FileSystem {
     }
 }
 
-fn refuse_foreign(name: &[u8]) -> Posix<()> {
+fn refuse_foreign(name: &[u8]) -> PosixResult<()> {
     if name.starts_with(SYSTEM) {
         return Err(Errno::OPNOTSUPP);
     }

@@ -22,8 +22,6 @@ const APPLIED: &str = "applied";
 /// Version of the rows' format. Version 1 had no inodes with several names, no special files and no extended attributes; its rows mean
 /// the same, so it is read, and becomes version 2 with the next change.
 const FORMAT_VERSION: u64 = 2;
-/// The oldest version that is read.
-const OLDEST_FORMAT: u64 = 1;
 /// Memory that redb may use for pages.
 const CACHE_BYTES: usize = 8 << 20;
 /// Free space left on the disk when a memtable is applied.
@@ -108,10 +106,10 @@ impl Base {
             result.map_err(|error| self.fault(&error))
         });
         match result? {
-            (Some(OLDEST_FORMAT..=FORMAT_VERSION), applied) => Ok(applied),
+            (Some(1..=FORMAT_VERSION), applied) => Ok(applied),
             (found, _) => {
                 let text = format!(
-                    "{}: format {found:?}, this build reads {OLDEST_FORMAT} to {FORMAT_VERSION}",
+                    "{}: format {found:?}, this build reads 1 to {FORMAT_VERSION}",
                     self.file().display()
                 );
                 Err(Fault::new(Code::Unsupported, text))

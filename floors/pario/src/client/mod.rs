@@ -28,7 +28,7 @@ pub(crate) use file::write::memory::WriteSource;
 pub(crate) use file::write::stream::StreamRange;
 pub use session::application::Application;
 pub use session::counts::Counts;
-pub use session::directory::{ReadDir, path_bytes};
+pub use session::directory::{ReadDir, path_bytes, report_end_of};
 pub use session::executor::Pending;
 pub use session::options::OpenOptions;
 pub use session::state::{Endpoint, Locate, MountSpec, Session};

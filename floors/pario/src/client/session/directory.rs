@@ -29,6 +29,13 @@ fn attr_of(reply: NameReply) -> Result<FileAttr> {
     }
 }
 
+/// Tells the manager the end of a client's writes to a file, if it does not know it: see
+/// [`File::report_end`](crate::File::report_end).
+pub fn report_end_of(session: &Session, inode: InodeId) -> Result<()> {
+    let file = session.files().get(&inode).and_then(Weak::upgrade);
+    Ok(file.map_or(Ok(()), |file| file.report_end())?)
+}
+
 /// Operations on names; [`crate::Partition`] forwards to them.
 impl Session {
     /// Attributes; symbolic links are followed.
@@ -126,13 +133,6 @@ impl Session {
     /// Changes permission bits, owner or times.
     pub fn set_attr(&self, path: impl AsRef<Path>, change: AttrChange) -> Result<FileAttr> {
         attr_of(self.name_call(NameRequest::SetAttr { at: at(path), follow: true, change })?)
-    }
-
-    /// Tells the manager the end of this client's writes to a file, if it does not know it: see
-    /// [`File::report_end`](crate::File::report_end).
-    pub fn report_end_of(&self, inode: InodeId) -> Result<()> {
-        let file = self.files().get(&inode).and_then(Weak::upgrade);
-        Ok(file.map_or(Ok(()), |file| file.report_end())?)
     }
 
     /// Puts every name operation that has returned on stable storage.

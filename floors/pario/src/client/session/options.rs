@@ -181,7 +181,7 @@ impl OpenOptions {
     }
 
     /// Opens a file that a directory's inode and a name, or its own inode, identify; a new one gets the given owner and permission bits,
-    /// whatever the umask of this process is. Also returns its attributes.
+    /// and the umask of this process has no effect. Also returns its attributes.
     pub fn open_at(&self, at: At, creator: Creator, name: &str) -> Result<(File, FileAttr)> {
         self.session.check_process()?;
         let mut attr = self.request_open_as(at, self.how, creator)?;

@@ -1,0 +1,102 @@
+//! Locks of two mounts exclude each other; a process that waits for one can be killed.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::fixture::{MountFixture, eventually};
+
+fn open(dir: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(dir.join("f")).unwrap()
+}
+
+#[test]
+fn needs_root_locks_exclude_between_mounts_and_end_with_their_files() {
+    let fixture = MountFixture::new(2);
+    type Lock = fn(&File, FlockOperation) -> rustix::io::Result<()>;
+    let kinds: [Lock; 2] = [
+        |file, operation| rustix::fs::flock(file, operation),
+        |file, operation| rustix::fs::fcntl_lock(file, operation),
+    ];
+    for lock in kinds {
+        let (one, two) = (open(fixture.dir(0)), open(fixture.dir(1)));
+        lock(&one, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert_eq!(lock(&two, FlockOperation::NonBlockingLockShared), Err(Errno::AGAIN));
+        lock(&one, FlockOperation::NonBlockingLockShared).unwrap();
+        lock(&two, FlockOperation::NonBlockingLockShared).unwrap();
+        assert_eq!(lock(&one, FlockOperation::NonBlockingLockExclusive), Err(Errno::AGAIN));
+        lock(&two, FlockOperation::Unlock).unwrap();
+        lock(&one, FlockOperation::LockExclusive).unwrap();
+        drop(one);
+        // The release of the file reaches its mount a little later than the close.
+        eventually("the lock of a closed file ends", || {
+            lock(&two, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+    }
+    fixture.end();
+}
+
+#[test]
+fn needs_root_no_locked_increment_is_lost() {
+    const EACH: u64 = 60;
+    let fixture = MountFixture::new(2);
+    fs::write(fixture.dir(0).join("counter"), "0").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let dir = fixture.dir(thread % 2);
+            scope.spawn(move || {
+                let lock = open(dir);
+                for _ in 0..EACH {
+                    rustix::fs::flock(&lock, FlockOperation::LockExclusive).unwrap();
+                    let count: u64 = fs::read_to_string(dir.join("counter")).unwrap().parse().unwrap();
+                    fs::write(dir.join("counter"), (count + 1).to_string()).unwrap();
+                    rustix::fs::flock(&lock, FlockOperation::Unlock).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(fs::read_to_string(fixture.dir(1).join("counter")).unwrap(), (4 * EACH).to_string());
+    fixture.end();
+}
+
+/// The kernel function that a process waits in.
+fn waits_in(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()
+}
+
+#[test]
+fn needs_root_a_process_that_waits_for_a_lock_can_be_killed() {
+    let fixture = MountFixture::new(2);
+    // Record locks: python has them; flock: the command of util-linux.
+    let python = "import fcntl,sys; f=open('f','r+'); fcntl.lockf(f, fcntl.LOCK_EX)";
+    let programs: [&[&str]; 2] = [&["flock", "f", "true"], &["python3", "-c", python]];
+    for (program, signal) in [(programs[0], 9), (programs[1], 9), (programs[0], 15)] {
+        let held = open(fixture.dir(0));
+        rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+        rustix::fs::fcntl_lock(&held, FlockOperation::LockExclusive).unwrap();
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).current_dir(fixture.dir(1)).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        eventually("it waits in the kernel", || waits_in(child.id()).contains("request_wait_answer"));
+        let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+        let signal = rustix::process::Signal::from_named_raw(signal).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+        let mut status = None;
+        eventually("it ends", || {
+            status = child.try_wait().unwrap();
+            status.is_some()
+        });
+        assert_eq!(status.unwrap().signal(), Some(signal.as_raw()));
+        // The cancelled wait got no lock.
+        rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
+        let other = open(fixture.dir(0));
+        eventually("the lock is free", || {
+            rustix::fs::flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok()
+        });
+    }
+    fixture.end();
+}
