@@ -65,9 +65,14 @@ impl Exported {
         handle::decode(self.partition, handle)
     }
 
-    /// Attributes with the current length. An inode that is gone makes its handle stale.
+    /// Attributes with the current length. An inode that is gone makes its handle stale, also if it is kept open here.
     pub(super) fn attributes(&self, inode: InodeId) -> NfsResult<FileAttr> {
-        self.system.attributes(inode).map_err(about_a_handle)
+        let attr = self.system.attributes(inode).map_err(about_a_handle)?;
+        if attr.links == 0 {
+            self.open.forget(inode);
+            return Err(NfsStatus::Stale);
+        }
+        Ok(attr)
     }
 
     /// A directory, as the manager knows it.
