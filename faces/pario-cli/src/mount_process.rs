@@ -16,8 +16,8 @@ use crate::error::{CliError, CliResult};
 
 /// The line that says that the directory is mounted.
 pub(crate) const READY: &str = "ready";
-/// Time for a bound mount to end.
-const END_LIMIT: Duration = Duration::from_secs(30);
+/// How long the process of a mount gets to write what it has.
+pub(crate) const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// What to mount.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub(crate) struct MountCommand {
     pub(crate) dir: PathBuf,
     pub(crate) allow_other: bool,
     pub(crate) nonempty: bool,
+    /// File for causes of errors.
+    pub(crate) log: Option<PathBuf>,
     /// It ends with this process.
     pub(crate) bound: bool,
 }
@@ -48,6 +50,9 @@ impl MountCommand {
             [("--allow-other", self.allow_other), ("--nonempty", self.nonempty), ("--bound", self.bound)]
         {
             command.args(is_set.then_some(flag));
+        }
+        if let Some(log) = &self.log {
+            command.arg("--log").arg(log);
         }
         command.arg("--").arg(&self.name).arg(&self.dir);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use pario_core::{AttrChange, FileAttr, PartitionId, Space};
 
+use pario_net::message::{At, NameRequest};
+
+use crate::client::path_bytes;
 use crate::client::{Application, Counts, File, MountSpec, OpenOptions, ReadDir, Session};
 use crate::embed::{self, EmbedOptions, Embedded};
 use crate::error::Result;
@@ -162,6 +165,14 @@ impl Partition {
     /// Creates a symbolic link at `link` that points to `target`.
     pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         self.session.symlink(target, link).map(|_| ())
+    }
+
+    /// Gives a file one more name. A symbolic link is not followed.
+    pub fn link(&self, file: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let at = |path: &Path| At::root(path_bytes(path));
+        let request = NameRequest::Link { from: at(file.as_ref()), to: at(link.as_ref()) };
+        self.session.name_call(request)?;
+        Ok(())
     }
 
     /// The target of a symbolic link.

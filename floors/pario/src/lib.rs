@@ -45,8 +45,8 @@ mod stopping;
 
 pub use bound::Bound;
 pub use client::{
-    Application, Counts, File, FoundRecord, LockCancel, LockHolder, LockOptions, OpenOptions, Pending,
-    PendingLock, RangeLock, ReadDir, RecordLocks, RecordMode, RecordWait,
+    Application, Counts, File, FoundRecord, LeaseObserver, LockCancel, LockHolder, LockOptions, OpenOptions,
+    Pending, PendingLock, RangeLock, ReadDir, RecordLocks, RecordMode, RecordWait,
 };
 pub use collective::{GroupFile, Hints, Seek};
 pub use connect::ByAddress;

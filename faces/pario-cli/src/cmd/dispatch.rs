@@ -21,7 +21,8 @@ pub(crate) fn run(cli: Cli) -> CliResult<ExitCode> {
     if let Command::Bench(args) = &cli.command {
         return Err(bench::run(&cli, args));
     }
-    start_log(cli.verbose)?;
+    let log = if let Command::Mount(args) = &cli.command { args.log.as_deref() } else { None };
+    start_log(cli.verbose, log)?;
     let speech = Speech { json: cli.json, quiet: cli.quiet, verbose: cli.verbose };
     let context = Context::new(cli.registry, speech, Stop::default());
     let done = dispatch(&context, cli.command);

@@ -2,14 +2,18 @@
 
 use clap::Args as ClapArgs;
 use pario::core::ServerIndex;
-use pario::partition::{StoreKind, private};
+use pario::partition::{Registry, StoreKind, private};
 use pario::start::{Down, DownMode};
+use pario_posix::Unmount;
+use pario_posix::fuse::unmount;
 use serde_json::json;
 
 use super::end_of_many;
 use crate::context::Context;
 use crate::error::{CliError, CliResult};
 use crate::human;
+use crate::mount_clients;
+use crate::mount_process::{END_LIMIT, wait_gone};
 
 /// Arguments of `pario down`.
 #[derive(ClapArgs, Debug)]
@@ -18,6 +22,7 @@ Examples:
   pario down scratch              flush and stop its servers; `pario up scratch` brings it back
   pario down scratch --destroy    remove the data, too: nothing is left
   pario down --all                every partition of the registry
+  pario down scratch --umount     end its mounts on this machine first
 A server that does not answer within 5 s gets SIGTERM, on which it writes what it holds and ends;
 15 s without work later it is killed, which is told, and the exit code is 3.")]
 pub(crate) struct Args {
@@ -30,6 +35,9 @@ pub(crate) struct Args {
     /// Every partition of the registry
     #[arg(long)]
     all: bool,
+    /// Unmount it on this machine first
+    #[arg(long)]
+    umount: bool,
 }
 
 /// Runs the subcommand.
@@ -50,6 +58,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
     let how = if args.destroy { DownMode::Destroy } else { DownMode::Keep };
     let (mut failures, mut facts) = (Vec::new(), Vec::new());
     for name in &names {
+        if let Err(error) = end_mounts(&registry, name, args.umount) {
+            failures.push(error);
+            continue;
+        }
         let in_memory = registry.get(name)?.is_some_and(|entry| entry.settings.store == StoreKind::Memory);
         match pario::start::down(&registry, name, how) {
             Ok(down) => {
@@ -72,6 +84,24 @@ pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
         context.json(&facts)?;
     }
     end_of_many(context, failures, facts.len())
+}
+
+/// A mounted partition stays up, unless its mounts can be ended.
+fn end_mounts(registry: &Registry, name: &str, umount: bool) -> CliResult {
+    for mount in mount_clients::of_partition(registry, name) {
+        let dir = mount.dir.display();
+        if !mount.is_here {
+            let cure = format!("`pario umount {dir}` there ends it");
+            return Err(CliError::with_cure(format!("{name}: is mounted in {mount}"), cure));
+        }
+        if !umount {
+            let cure = format!("`pario umount {dir}` ends it, or `pario down {name} --umount`");
+            return Err(CliError::with_cure(format!("{name}: is mounted in {mount}"), cure));
+        }
+        unmount(&mount.dir, Unmount::Now).map_err(|error| CliError::failed(format!("{name}: {error}")))?;
+        wait_gone(u32::try_from(mount.pid).unwrap_or(0), END_LIMIT);
+    }
+    Ok(())
 }
 
 fn facts_of(down: &Down) -> serde_json::Value {

@@ -2,6 +2,11 @@
 //!
 //! Never: ends a thread because a line could not be written.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
 use pario::core::text::shown;
 use pario::partition::LogFilter;
 use tracing_subscriber::Layer as _;
@@ -12,8 +17,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::error::{CliError, CliResult};
 
-/// Logs to standard error with the filter of `PARIO_LOG`, by default warnings; `-v` adds more.
-pub(super) fn start_log(verbose: u8) -> CliResult {
+/// Logs to standard error, or to the end of a file, with the filter of `PARIO_LOG`, by default warnings; `-v` adds more.
+pub(super) fn start_log(verbose: u8, file: Option<&Path>) -> CliResult {
     let given = std::env::var("PARIO_LOG").ok().filter(|text| !text.is_empty());
     let filter = match given {
         Some(text) => text
@@ -22,15 +27,18 @@ pub(super) fn start_log(verbose: u8) -> CliResult {
             .to_string(),
         None => ["warn", "warn", "info", "debug"].get(usize::from(verbose)).unwrap_or(&"trace").to_string(),
     };
-    log_with(&filter);
+    let Some(path) = file else {
+        log_into(&filter, || LossyWriter(std::io::stderr()));
+        return Ok(());
+    };
+    let opened = File::options().append(true).create(true).mode(0o600).open(path);
+    let file = opened.map_err(|error| CliError::usage(format!("--log {}: {error}", path.display())))?;
+    let file = Arc::new(file);
+    log_into(&filter, move || LossyWriter(Arc::clone(&file)));
     Ok(())
 }
 
 /// Starts the log; a second start has no effect.
-fn log_with(filter: &str) {
-    log_into(filter, || LossyStderr(std::io::stderr()));
-}
-
 pub(super) fn log_into(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static) {
     // A filter is checked before it comes here.
     let levels = filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
@@ -38,11 +46,11 @@ pub(super) fn log_into(filter: &str, writer: impl for<'a> MakeWriter<'a> + Send 
     let _ = tracing_subscriber::registry().with(lines.with_filter(levels)).try_init();
 }
 
-/// Standard error with write failures ignored: a server's log may be on the full disk, and a line that cannot be written must
+/// A writer with write failures ignored: a server's log may be on the full disk, and a line that cannot be written must
 /// not end the thread that wrote it.
-struct LossyStderr(std::io::Stderr);
+struct LossyWriter<W>(W);
 
-impl std::io::Write for LossyStderr {
+impl<W: std::io::Write> std::io::Write for LossyWriter<W> {
     /// One line at a time, with control characters of peers and file names escaped.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);

@@ -36,6 +36,9 @@ pub(crate) struct MountArgs {
     /// Mount over a directory that is not empty; its entries are hidden meanwhile
     #[arg(long)]
     nonempty: bool,
+    /// Append causes of errors to this file; in the foreground they go to standard error
+    #[arg(long, value_name = "FILE")]
+    pub(super) log: Option<PathBuf>,
     /// Serve a mount that another command started
     #[arg(long, hide = true)]
     served: bool,
@@ -58,6 +61,7 @@ pub(crate) fn run(context: &Context, args: &MountArgs) -> CliResult {
         dir: args.dir.clone(),
         allow_other: args.allow_other,
         nonempty: args.nonempty,
+        log: args.log.clone(),
         bound: false,
     };
     let dir = command.start()?.detach();

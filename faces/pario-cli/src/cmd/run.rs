@@ -293,6 +293,7 @@ impl RunSession<'_> {
             dir: dir.clone(),
             allow_other: false,
             nonempty: false,
+            log: None,
             bound: true,
         };
         command.start().map(Some)

@@ -158,6 +158,13 @@ fn partition(context: &Context, args: &Args, (health, earlier): HealthSample<'_>
             context.line(format!("  server {} ({}): {reason}", server.index, server.location))?;
         }
     }
+    let manager = health.servers.first().and_then(|server| server.report.as_ref().ok());
+    for mount in manager.map(crate::mount_clients::in_report).unwrap_or_default() {
+        context.line(format!("  mounted in {mount}"))?;
+    }
+    for export in manager.map(crate::export_clients::in_report).unwrap_or_default() {
+        context.line(format!("  exported on {export}"))?;
+    }
     applications(context, args, health)?;
     waits(context, health)
 }

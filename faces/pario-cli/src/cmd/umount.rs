@@ -1,7 +1,6 @@
 //! `pario umount`: end a mount.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use pario_posix::Unmount;
@@ -10,10 +9,7 @@ use pario_posix::fuse::{process_of, unmount};
 use super::end_of_many;
 use crate::context::Context;
 use crate::error::{CliError, CliResult};
-use crate::mount_process::wait_gone;
-
-/// How long the process of a mount gets to write what it has.
-const END_LIMIT: Duration = Duration::from_secs(30);
+use crate::mount_process::{END_LIMIT, wait_gone};
 
 /// Arguments of `pario umount`.
 #[derive(ClapArgs, Debug)]

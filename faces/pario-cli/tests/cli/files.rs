@@ -53,6 +53,11 @@ fn links_say_where_they_lead() {
     assert!(world.ok(&["ls", "-l", "pario://s/"]).contains("latest -> run1"));
     assert!(world.fails(1, &["ln", "-s", "run2", "pario://s/latest"]).contains("already exists"));
     world.ok(&["ln", "-sf", "run2", "pario://s/latest"]);
+    world.ok(&["touch", "pario://s/named"]);
+    world.ok(&["ln", "pario://s/named", "pario://s/again"]);
+    assert!(world.fails(1, &["ln", "pario://s/named", "pario://s/again"]).contains("already exists"));
+    assert_eq!(world.json(&["stat", "pario://s/again"])[0]["links"], 2);
+    world.ok(&["rm", "pario://s/named", "pario://s/again"]);
     let facts = world.json(&["stat", "pario://s/latest"]);
     assert_eq!((&facts[0]["kind"], &facts[0]["target"]), (&"symlink".into(), &"run2".into()));
 }

@@ -12,8 +12,9 @@ const EIO: i32 = 5;
 
 #[test]
 fn needs_root_dead_servers_are_errors_and_their_return_is_seen() {
-    let fixture = MountFixture::new(1);
-    let dir = fixture.dir(0);
+    let mut fixture = MountFixture::new(0);
+    let log = fixture.cli.path("mount.log");
+    let dir = fixture.mount("m", &["--log", log.to_str().unwrap()]);
     fs::write(dir.join("f"), "kept").unwrap();
     let open = fs::File::create(dir.join("open")).unwrap();
     for pid in fixture.cli.server_pids(NAME) {
@@ -24,7 +25,7 @@ fn needs_root_dead_servers_are_errors_and_their_return_is_seen() {
     assert_eq!(error(fs::read(dir.join("f")).map(drop)), Some(EIO));
     assert_eq!(error(fs::write(dir.join("g"), "x")), Some(EIO));
     assert_eq!(
-        error(fs::read_dir(dir).and_then(|mut entries| entries.next().transpose().map(drop))),
+        error(fs::read_dir(&dir).and_then(|mut entries| entries.next().transpose().map(drop))),
         Some(EIO)
     );
     // A write may be kept back; then its sync fails.
@@ -35,6 +36,8 @@ fn needs_root_dead_servers_are_errors_and_their_return_is_seen() {
         fs::read_to_string(dir.join("f")).is_ok_and(|text| text == "kept")
     });
     fs::write(dir.join("g"), "new").unwrap();
+    let causes = fs::read_to_string(log).unwrap();
+    assert!(causes.contains("server 0"), "{causes}");
     fixture.end();
 }
 

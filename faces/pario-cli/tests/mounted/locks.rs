@@ -100,3 +100,45 @@ fn needs_root_a_process_that_waits_for_a_lock_can_be_killed() {
     }
     fixture.end();
 }
+
+/// Locks of open file descriptions stay until their last descriptor is closed; those of the process end with its first close.
+const DESCRIPTIONS: &str = "
+import fcntl, os, struct, sys, time
+def lock(fd, start, kind=fcntl.F_WRLCK):
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack('hhqqi', kind, 0, start, 10, 0))
+def is_busy(fd, start):
+    try:
+        lock(fd, start)
+    except BlockingIOError:
+        return True
+    lock(fd, start, fcntl.F_UNLCK)
+    return False
+def eventually_free(fd, start):
+    end = time.monotonic() + 20
+    while is_busy(fd, start):
+        assert time.monotonic() < end, 'the lock did not end'
+one, two = (os.path.join(dir, 'f') for dir in sys.argv[1:3])
+near, far = os.open(one, os.O_RDWR | os.O_CREAT), os.open(two, os.O_RDWR)
+lock(near, 0)
+assert is_busy(far, 5), 'it excludes the other node'
+os.close(os.dup(near))
+assert is_busy(far, 5), 'a duplicate was closed'
+os.close(os.open(one, os.O_RDWR))
+assert is_busy(far, 5), 'another description was closed'
+fcntl.lockf(near, fcntl.LOCK_EX | fcntl.LOCK_NB, 10, 100)
+assert is_busy(far, 105), 'a lock of the process excludes the other node'
+assert is_busy(near, 105), 'and descriptions of its own'
+os.close(os.open(one, os.O_RDWR))
+eventually_free(far, 105)
+os.close(near)
+eventually_free(far, 5)
+";
+
+#[test]
+fn needs_root_locks_of_descriptions_and_of_processes_end_as_posix_says() {
+    let fixture = MountFixture::new(2);
+    let mut command = Command::new("python3");
+    let output = command.args(["-c", DESCRIPTIONS]).arg(fixture.dir(0)).arg(fixture.dir(1)).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fixture.end();
+}

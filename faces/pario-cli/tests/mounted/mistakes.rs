@@ -49,3 +49,21 @@ fn needs_root_a_busy_mount_is_detached_and_ends_with_its_last_file() {
     fixture.cli.ok(&["down", NAME, "--destroy"]);
     fixture.cli.assert_nothing_left();
 }
+
+#[test]
+fn needs_root_a_mounted_partition_is_shown_and_stays_up() {
+    let fixture = MountFixture::new(1);
+    let (cli, dir) = (&fixture.cli, fixture.dir(0).to_owned());
+    fs::write(dir.join("f"), "kept").unwrap();
+    let shown = cli.ok(&["status", NAME]);
+    assert!(shown.contains(&format!("mounted in {} (process ", dir.display())), "{shown}");
+    let said = cli.fails(1, &["down", NAME]);
+    assert!(said.contains("pario umount") && said.contains("--umount"), "{said}");
+    assert_eq!(fs::read_to_string(dir.join("f")).unwrap(), "kept");
+    let busy = File::open(dir.join("f")).unwrap();
+    assert!(cli.fails(1, &["down", NAME, "--umount"]).contains("files are open"));
+    drop(busy);
+    cli.ok(&["down", NAME, "--umount", "--destroy"]);
+    assert!(!crate::fixture::is_mounted(&dir));
+    cli.assert_nothing_left();
+}

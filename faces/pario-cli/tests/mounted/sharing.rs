@@ -60,3 +60,98 @@ fn needs_root_appends_of_two_nodes_lie_one_behind_the_other() {
     assert_eq!(text.lines().count(), 4 * LINES);
     fixture.end();
 }
+
+/// A program that maps a file; it reads and writes through the mapping on request.
+const MAPS: &str = "
+import mmap, sys
+file = open(sys.argv[1], 'r+b')
+mapped = mmap.mmap(file.fileno(), 0)
+for line in sys.stdin:
+    word = line.strip().encode()
+    if word == b'read':
+        print(mapped[0:8].decode(), mapped[5000:5008].decode(), flush=True)
+    else:
+        mapped[0:8] = word
+        mapped.flush()
+        print('stored', flush=True)
+";
+
+/// The program, and its answers.
+struct Mapper {
+    child: std::process::Child,
+    answers: std::io::BufReader<std::process::ChildStdout>,
+}
+
+impl Mapper {
+    fn start(path: &std::path::Path) -> Mapper {
+        use std::process::{Command, Stdio};
+        let mut command = Command::new("python3");
+        command.args(["-c", MAPS]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let answers = std::io::BufReader::new(child.stdout.take().unwrap());
+        Mapper { child, answers }
+    }
+
+    fn ask(&mut self, word: &str) -> String {
+        use std::io::BufRead;
+        writeln!(self.child.stdin.as_mut().unwrap(), "{word}").unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        answer.trim_end().to_owned()
+    }
+}
+
+impl Drop for Mapper {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn needs_root_a_mapping_sees_completed_writes_of_the_other_node() {
+    let fixture = MountFixture::new(2);
+    fs::write(fixture.dir(0).join("f"), vec![b'.'; 10_000]).unwrap();
+    let mut mapper = Mapper::start(&fixture.dir(0).join("f"));
+    let other = OpenOptions::new().read(true).write(true).open(fixture.dir(1).join("f")).unwrap();
+    for round in 0..20_u64 {
+        let word = format!("w{round:07}");
+        other.write_all_at(word.as_bytes(), if round % 2 == 0 { 0 } else { 5000 }).unwrap();
+        let seen = mapper.ask("read");
+        assert_eq!(
+            seen.split(' ').nth(usize::from(round % 2 != 0)),
+            Some(word.as_str()),
+            "round {round}: {seen}"
+        );
+        // Stores to the mapping are seen after msync.
+        let stored = format!("s{round:07}");
+        assert_eq!(mapper.ask(&stored), "stored");
+        let mut bytes = [0; 8];
+        other.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(bytes, stored.as_bytes(), "round {round}");
+    }
+    drop((mapper, other));
+    fixture.end();
+}
+
+/// Both nodes store into the same page without a break: nothing may hang, and each node's own bytes are there at the end.
+#[test]
+fn needs_root_mappings_of_two_nodes_store_at_the_same_time() {
+    let fixture = MountFixture::new(2);
+    fs::write(fixture.dir(0).join("f"), vec![b'.'; 10_000]).unwrap();
+    std::thread::scope(|scope| {
+        for node in 0..2 {
+            let path = fixture.dir(node).join("f");
+            scope.spawn(move || {
+                let mut mapper = Mapper::start(&path);
+                for round in 0..40 {
+                    assert_eq!(mapper.ask(&format!("n{node}r{round:05}")), "stored");
+                    assert_eq!(mapper.ask("read").len(), 17);
+                }
+            });
+        }
+    });
+    let bytes = fs::read(fixture.dir(1).join("f")).unwrap();
+    assert!(bytes.starts_with(b"n0r00039") || bytes.starts_with(b"n1r00039"), "{:?}", &bytes[..8]);
+    fixture.end();
+}

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use crate::fixture::MountFixture;
 
+/// Cases of pjdfstest that pass at least; here 384 do.
+const PASSED_MIN: u32 = 380;
 /// Operations of fsx on one file.
 const FSX_OPERATIONS: &str = "1500";
 
@@ -49,7 +51,9 @@ fn needs_root_pjdfstest_passes() {
     assert!(failures.is_empty(), "{failures:#?}");
     let summary = said.lines().rev().find(|line| line.starts_with("Summary:")).unwrap_or_default();
     eprintln!("{summary}");
-    assert!(summary.starts_with("Summary: 0 failed, 14 skipped, 384 passed"), "{summary}");
+    // 398 cases; 14 need a remount or a limit that FUSE does not tell, and others may be missing on other systems.
+    let passed = summary.split(", ").find_map(|part| part.strip_suffix(" passed")?.parse::<u32>().ok());
+    assert!(summary.starts_with("Summary: 0 failed") && passed >= Some(PASSED_MIN), "{summary}");
     fixture.end();
 }
 

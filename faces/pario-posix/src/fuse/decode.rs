@@ -88,6 +88,7 @@ pub enum FuseOperation<'a> {
         handle: u64,
         offset: u64,
         bytes: u32,
+        read_flags: u32,
     },
     Write {
         handle: u64,
@@ -270,7 +271,7 @@ fn files<'a>(opcode: u32, body: &mut MessageFields<'a>) -> Option<FuseOperation<
         14 => FuseOperation::Open { flags: body.u32()?, open_flags: body.u32()? },
         15 => {
             let (handle, offset, bytes) = (body.u64()?, body.u64()?, body.u32()?);
-            FuseOperation::Read { handle, offset, bytes }
+            FuseOperation::Read { handle, offset, bytes, read_flags: body.u32()? }
         }
         16 => write(body)?,
         17 => FuseOperation::StatFs,
@@ -371,8 +372,8 @@ mod tests {
         check(45, &[&words(&[9, 2])[..], b"a\0b\0"].concat(), rename(2));
         check(
             15,
-            &words(&[5, 4096, 1 << 20]),
-            FuseOperation::Read { handle: 5, offset: 4096, bytes: 1 << 20 },
+            &words(&[5, 4096, 1 << 20 | 2 << 32]),
+            FuseOperation::Read { handle: 5, offset: 4096, bytes: 1 << 20, read_flags: 2 },
         );
         let mut body = words(&[5, 8192, 3 | 4 << 32, 0, 0o2001]);
         body.extend_from_slice(b"abc");

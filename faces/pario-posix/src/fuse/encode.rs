@@ -3,7 +3,7 @@
 //! Never: does I/O. Always: entries and attributes are valid for no time, so that the kernel asks again.
 
 use pario::core::limits::NAME_BYTES_MAX;
-use pario::core::{FileAttr, FileKind, Space};
+use pario::core::{FileAttr, FileKind, InodeId, Space};
 
 use crate::semantics::{ConflictingLock, ListedEntry};
 
@@ -140,6 +140,13 @@ pub(super) fn lock_out(found: Option<&ConflictingLock>) -> Vec<u8> {
     Words::default().u64(&[lock.range.start, last]).u32(&[kind, lock.pid]).0
 }
 
+/// A notice that all pages of a file are outdated: its code is in the place of an error, and it answers no request.
+pub(super) fn drop_pages(inode: InodeId) -> Vec<u8> {
+    let words = Words::default().u32(&[40, 2]).u64(&[0]);
+    // From the first byte, without an end.
+    words.u64(&[inode.0, 0, (-1i64).cast_unsigned()]).0
+}
+
 /// Appends an entry of a listing; false if it does not fit into `limit` bytes.
 pub(super) fn push_entry(data: &mut Vec<u8>, limit: usize, entry: &ListedEntry, next: u64) -> bool {
     let bytes = (24 + entry.name.len()).next_multiple_of(8);
@@ -158,7 +165,7 @@ pub(super) fn push_entry(data: &mut Vec<u8>, limit: usize, entry: &ListedEntry, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pario::core::{Generation, InodeId, Layout};
+    use pario::core::{Generation, Layout};
 
     fn attr(kind: FileKind) -> FileAttr {
         FileAttr {

@@ -9,8 +9,9 @@
 mod decode;
 mod encode;
 mod mount;
+mod pages;
 mod serve;
 mod session;
 
 pub use decode::{DecodeError, FuseOperation, MountAttrChange, MountLock, MountRequest, decode};
-pub use mount::{Mount, MountError, MountOptions, Unmount, process_of, unmount};
+pub use mount::{Mount, MountError, MountOptions, Unmount, mounted_dirs, process_of, unmount};

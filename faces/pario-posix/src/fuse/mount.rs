@@ -236,7 +236,7 @@ fn mount_by_helper(name: &str, dir: &Path, options: MountOptions) -> Result<File
     rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty()).map_err(io)?;
     let allow = if options.allow_other { ",allow_other" } else { "" };
     let settings = format!(
-        "fsname=pario:{name},subtype=pario,default_permissions,nosuid,nodev,max_read={DATA_BYTES_MAX}{allow}"
+        "fsname=pario:{name},subtype=pario,default_permissions,nosuid,nodev,noatime,max_read={DATA_BYTES_MAX}{allow}"
     );
     let mut command = Command::new(HELPER);
     command.arg("-o").arg(settings).arg("--").arg(dir);
@@ -248,7 +248,8 @@ fn mount_by_helper(name: &str, dir: &Path, options: MountOptions) -> Result<File
     drop(theirs);
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-        return Err(MountError::Helper { text });
+        let cure = if text.contains(DEVICE) { " (as root: `chmod 666 /dev/fuse`)" } else { "" };
+        return Err(MountError::Helper { text: text + cure });
     }
     receive_descriptor(ours.as_fd()).map_err(io)?.map(File::from).ok_or_else(|| MountError::Helper {
         text: format!("{HELPER} passed no descriptor (package fuse3 of another version?)"),
@@ -317,6 +318,18 @@ fn mounted_at(dir: &Path) -> Option<String> {
     let lines = table.split(|byte| *byte == b'\n');
     // The last one covers those before.
     lines.filter_map(|line| mount_of(line, &dir)).next_back()
+}
+
+/// Directories of this machine in which partitions are mounted.
+#[must_use]
+pub fn mounted_dirs() -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let dir = |line: &[u8]| {
+        let place = unescape(line.split(|byte| *byte == b' ').nth(4)?);
+        let place = PathBuf::from(std::ffi::OsString::from_vec(place));
+        mount_of(line, &place).filter(|kind| kind == TYPE).map(|_| place)
+    };
+    table.split(|byte| *byte == b'\n').filter_map(dir).collect()
 }
 
 /// Type of the file system of a line of `mountinfo`, if it is mounted in the directory.

@@ -30,6 +30,8 @@ mod valid {
 
 /// Of a write: it comes from the page cache; set-user-ID and set-group-ID bits are dropped.
 const WRITE_CACHED: u32 = 1;
+/// Of a read: it has the owner of the calling process; reads for the page cache have none.
+const READ_HAS_OWNER: u32 = 1 << 1;
 const WRITE_DROPS_PRIVILEGES: u32 = 1 << 2;
 /// Of an open: the same for a truncation.
 const OPEN_DROPS_PRIVILEGES: u32 = 1;
@@ -81,6 +83,16 @@ pub(super) fn serve(system: &FileSystem, request: &MountRequest<'_>) -> PosixRes
     }
 }
 
+/// The handle of a request for the kernel's page cache.
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others have none")]
+pub(super) fn page_request(operation: &FuseOperation<'_>) -> Option<u64> {
+    match *operation {
+        FuseOperation::Read { handle, read_flags, .. } if read_flags & READ_HAS_OWNER == 0 => Some(handle),
+        FuseOperation::Write { handle, write_flags, .. } if write_flags & WRITE_CACHED != 0 => Some(handle),
+        _ => None,
+    }
+}
+
 /// Requests about open files and directories.
 #[expect(clippy::wildcard_enum_match_arm, reason = "everything else is not supported, and is told so")]
 fn serve_open(system: &FileSystem, node: InodeId, operation: &FuseOperation<'_>) -> PosixResult<Vec<u8>> {
@@ -88,7 +100,7 @@ fn serve_open(system: &FileSystem, node: InodeId, operation: &FuseOperation<'_>)
         FuseOperation::Open { flags, open_flags } => {
             system.open(node, open_mode(flags, open_flags)).map(encode::open_out)
         }
-        FuseOperation::Read { handle, offset, bytes } => read(system, handle, offset, bytes),
+        FuseOperation::Read { handle, offset, bytes, .. } => read(system, handle, offset, bytes),
         FuseOperation::Write { handle, offset, write_flags, flags, data } => {
             let appends = has(flags, OFlags::APPEND) && write_flags & WRITE_CACHED == 0;
             let order = if appends { WriteOrder::Append } else { WriteOrder::At(offset) };

@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use pario::LockCancel;
+use pario::core::InodeId;
 use rustix::io::Errno;
 
 use super::decode::{DecodeError, FuseOperation, MountLock, MountRequest, decode};
 use super::encode;
-use super::serve::{lock_call, serve};
+use super::pages::{PageNotices, mark_serving_thread};
+use super::serve::{lock_call, page_request, serve};
 use crate::semantics::{FileSystem, PosixLockWait, PosixResult};
 
 /// Reading threads.
@@ -30,6 +32,7 @@ const EARLY_MAX: usize = 256;
 pub(super) struct FuseSession {
     device: File,
     system: FileSystem,
+    pages: Arc<PageNotices>,
     waits: Mutex<LockWaits>,
     /// Threads that wait for a request.
     idle: AtomicUsize,
@@ -49,9 +52,12 @@ struct LockWaits {
 impl FuseSession {
     /// Starts to serve.
     pub(super) fn start(device: File, system: FileSystem) -> io::Result<Arc<FuseSession>> {
+        let pages = PageNotices::start(device.try_clone()?)?;
+        system.set_page_keeper(Arc::<PageNotices>::clone(&pages));
         let session = Arc::new(FuseSession {
             device,
             system,
+            pages,
             waits: Mutex::default(),
             idle: AtomicUsize::new(0),
             running: Mutex::new(0),
@@ -94,6 +100,7 @@ impl FuseSession {
     }
 
     fn read_requests(self: Arc<Self>) {
+        mark_serving_thread();
         let mut message = vec![0; MESSAGE_BYTES];
         loop {
             self.idle.fetch_add(1, Ordering::AcqRel);
@@ -140,7 +147,29 @@ impl FuseSession {
             }
             FuseOperation::Destroy => self.reply(request.unique, Ok(Vec::new())),
             FuseOperation::SetLock { lock, waits: true } => self.set_lock(&request, lock),
-            _ => self.reply(request.unique, serve(&self.system, &request)),
+            _ => match page_request(&request.operation) {
+                Some(handle) => self.serve_pages(&request, handle),
+                None => self.reply(request.unique, serve(&self.system, &request)),
+            },
+        }
+    }
+
+    /// A request for the kernel's page cache: its pages are dropped when the lease under which they are valid goes back.
+    fn serve_pages(&self, request: &MountRequest<'_>, handle: u64) {
+        let inode = InodeId(request.node);
+        self.pages.begin_request(inode);
+        match self.system.begin_page_access(handle) {
+            Ok(access) => {
+                self.reply(request.unique, serve(&self.system, request));
+                self.pages.end_request(inode);
+                if let Some(access) = access {
+                    access.end();
+                }
+            }
+            Err(error) => {
+                self.reply(request.unique, Err(error));
+                self.pages.end_request(inode);
+            }
         }
     }
 

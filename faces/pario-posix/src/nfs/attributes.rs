@@ -3,7 +3,7 @@
 use pario::core::{FileAttr, FileKind, PartitionId};
 use rustix::fs::Dev;
 
-use super::xdr::{Decoded, Malformed, XdrReader, XdrWriter};
+use super::xdr::{Decoded, MalformedXdr, XdrReader, XdrWriter};
 
 /// `ftype3`
 const REGULAR: u32 = 1;
@@ -130,7 +130,7 @@ pub(super) fn write_around(out: &mut XdrWriter, partition: PartitionId, around: 
 /// `nfstime3`
 pub(super) fn read_time(args: &mut XdrReader<'_>) -> Decoded<u64> {
     let (seconds, rest) = (u64::from(args.u32()?), u64::from(args.u32()?));
-    if NS_PER_SECOND <= rest { Err(Malformed) } else { Ok(seconds * NS_PER_SECOND + rest) }
+    if NS_PER_SECOND <= rest { Err(MalformedXdr) } else { Ok(seconds * NS_PER_SECOND + rest) }
 }
 
 fn read_wanted_time(args: &mut XdrReader<'_>) -> Decoded<WantedTime> {
@@ -138,7 +138,7 @@ fn read_wanted_time(args: &mut XdrReader<'_>) -> Decoded<WantedTime> {
         0 => Ok(WantedTime::Keep),
         1 => Ok(WantedTime::Now),
         2 => read_time(args).map(WantedTime::At),
-        _ => Err(Malformed),
+        _ => Err(MalformedXdr),
     }
 }
 

@@ -14,7 +14,7 @@ use super::exported::{Changed, Exported, about_a_handle, check_new_name};
 use super::objects::apply;
 use super::rpc::Credential;
 use super::status::{NFS_OK, NfsResult, NfsStatus};
-use super::xdr::{Decoded, Malformed, XdrReader, XdrWriter};
+use super::xdr::{Decoded, MalformedXdr, XdrReader, XdrWriter};
 use super::{NAME_BYTES_READ, handle, permission};
 use crate::semantics::{AttributeChange, DirName, HandleMode, SpecialFile};
 
@@ -100,7 +100,7 @@ pub(super) fn create(
         0 => CreateHow::Unchecked(read_wanted(args)?),
         1 => CreateHow::Guarded(read_wanted(args)?),
         2 => CreateHow::Exclusive(args.array()?),
-        _ => return Err(Malformed),
+        _ => return Err(MalformedXdr),
     };
     make(export, user, place, out, |place| match how {
         CreateHow::Unchecked(wanted) => match create_new(export, user, place, &wanted) {

@@ -13,7 +13,7 @@ use super::exported::{Exported, about_a_handle};
 use super::open_files::OpenInode;
 use super::rpc::Credential;
 use super::status::{NFS_OK, NfsResult, NfsStatus};
-use super::xdr::{Decoded, Malformed, XdrReader, XdrWriter};
+use super::xdr::{Decoded, MalformedXdr, XdrReader, XdrWriter};
 use super::{DATA_BYTES_MAX, handle, permission};
 use crate::semantics::WriteOrder;
 
@@ -90,7 +90,7 @@ pub(super) fn write(
     let data = args.opaque(DATA_BYTES_MAX)?;
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if FILE_SYNC < stable || data.len() < count {
-        return Err(Malformed);
+        return Err(MalformedXdr);
     }
     let data = &data[..count];
     let inode = match export.inode(file) {

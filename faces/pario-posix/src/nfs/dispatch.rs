@@ -1,8 +1,8 @@
 //! One record: decoded, carried out, answered.
 
 use super::exported::Exported;
-use super::rpc::{self, Call, Credential, Refusal};
-use super::xdr::{Malformed, XdrReader, XdrWriter};
+use super::rpc::{self, Call, CallRefusal, Credential};
+use super::xdr::{MalformedXdr, XdrReader, XdrWriter};
 use super::{NFS_PROTOCOL, creating, data, listing, mounting, names, objects};
 
 const NFS_PROGRAM: u32 = 100_003;
@@ -25,12 +25,12 @@ pub(super) fn answer(export: &Exported, record: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-fn carry_out(export: &Exported, call: Call<'_>, out: &mut XdrWriter) -> Result<(), Refusal> {
+fn carry_out(export: &Exported, call: Call<'_>, out: &mut XdrWriter) -> Result<(), CallRefusal> {
     if !matches!(call.program, NFS_PROGRAM | MOUNT_PROGRAM) {
-        return Err(Refusal::UnknownProgram);
+        return Err(CallRefusal::UnknownProgram);
     }
     if call.version != NFS_PROTOCOL {
-        return Err(Refusal::Version);
+        return Err(CallRefusal::Version);
     }
     // NULL needs no identity.
     if call.procedure == 0 {
@@ -52,7 +52,7 @@ fn serve(
     user: &Credential,
     args: &mut XdrReader<'_>,
     out: &mut XdrWriter,
-) -> Result<(), Refusal> {
+) -> Result<(), CallRefusal> {
     let done = match procedure {
         1 => objects::get_attributes(export, args, out),
         2 => objects::set_attributes(export, user, args, out),
@@ -75,7 +75,7 @@ fn serve(
         19 => objects::file_system_limits(export, args, out),
         20 => objects::path_limits(export, args, out),
         21 => data::commit(export, user, args, out),
-        _ => return Err(Refusal::UnknownProcedure),
+        _ => return Err(CallRefusal::UnknownProcedure),
     };
-    done.map_err(|Malformed| Refusal::Garbage)
+    done.map_err(|MalformedXdr| CallRefusal::Garbage)
 }

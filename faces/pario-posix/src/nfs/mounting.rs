@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use super::exported::Exported;
 use super::names;
 use super::permission::{self, EXECUTE};
-use super::rpc::{Credential, Refusal};
+use super::rpc::{CallRefusal, Credential};
 use super::status::{NFS_OK, NfsStatus};
-use super::xdr::{Decoded, Malformed, XdrReader, XdrWriter};
+use super::xdr::{Decoded, MalformedXdr, XdrReader, XdrWriter};
 
 /// Limit of RFC 1813.
 const PATH_BYTES_READ: usize = 1024;
@@ -23,7 +23,7 @@ pub(super) fn serve(
     user: &Credential,
     args: &mut XdrReader<'_>,
     out: &mut XdrWriter,
-) -> Result<(), Refusal> {
+) -> Result<(), CallRefusal> {
     let done = match procedure {
         // NULL, and UMNTALL, which has nothing to forget.
         0 | 4 => Ok(()),
@@ -37,9 +37,9 @@ pub(super) fn serve(
             list_exports(export, out);
             Ok(())
         }
-        _ => return Err(Refusal::UnknownProcedure),
+        _ => return Err(CallRefusal::UnknownProcedure),
     };
-    done.map_err(|Malformed| Refusal::Garbage)
+    done.map_err(|MalformedXdr| CallRefusal::Garbage)
 }
 
 fn mount(export: &Exported, user: &Credential, args: &mut XdrReader<'_>, out: &mut XdrWriter) -> Decoded<()> {

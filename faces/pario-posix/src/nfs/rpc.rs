@@ -7,7 +7,7 @@
 
 use std::io::{self, Read};
 
-use super::xdr::{Decoded, Malformed, XdrReader, XdrWriter};
+use super::xdr::{Decoded, MalformedXdr, XdrReader, XdrWriter};
 
 /// The largest record: a write of 1 MiB with its heads.
 pub(super) const RECORD_BYTES_MAX: usize = super::DATA_BYTES_MAX + 4096;
@@ -66,7 +66,7 @@ impl Credential {
 
 /// Why a call is not carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Refusal {
+pub(super) enum CallRefusal {
     /// RPC of another version.
     RpcVersion,
     /// A credential of a kind that is not supported, or of an address that is not allowed.
@@ -87,7 +87,7 @@ pub(super) struct Call<'a> {
     pub(super) program: u32,
     pub(super) version: u32,
     pub(super) procedure: u32,
-    pub(super) credential: Result<Credential, Refusal>,
+    pub(super) credential: Result<Credential, CallRefusal>,
     pub(super) args: XdrReader<'a>,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn decode_call(record: &[u8]) -> Result<Call<'_>, Option<Vec<u8>>> {
         return Err(None);
     };
     if rpc != RPC_PROTOCOL {
-        return Err(Some(refuse(number, Refusal::RpcVersion)));
+        return Err(Some(refuse(number, CallRefusal::RpcVersion)));
     }
     let head = || -> Decoded<Call<'_>> {
         let (program, version, procedure) = (fields.u32()?, fields.u32()?, fields.u32()?);
@@ -106,21 +106,21 @@ pub(super) fn decode_call(record: &[u8]) -> Result<Call<'_>, Option<Vec<u8>>> {
         let (_flavor, _verifier) = (fields.u32()?, fields.opaque(AUTH_BYTES_MAX)?);
         let credential = match flavor {
             AUTH_NONE => Ok(Credential::anonymous()),
-            AUTH_SYS => credential(body).map_err(|Malformed| Refusal::BadCredential),
-            _ => Err(Refusal::Rejected),
+            AUTH_SYS => credential(body).map_err(|MalformedXdr| CallRefusal::BadCredential),
+            _ => Err(CallRefusal::Rejected),
         };
         Ok(Call { number, program, version, procedure, credential, args: fields })
     };
-    head().map_err(|Malformed| None)
+    head().map_err(|MalformedXdr| None)
 }
 
 fn credential(body: &[u8]) -> Decoded<Credential> {
     let mut fields = XdrReader::new(body);
     let (_stamp, _machine) = (fields.u32()?, fields.opaque(MACHINE_BYTES_MAX)?);
     let (uid, gid, count) = (fields.u32()?, fields.u32()?, fields.u32()?);
-    let count = usize::try_from(count).map_err(|_| Malformed)?;
+    let count = usize::try_from(count).map_err(|_| MalformedXdr)?;
     if GROUPS_MAX < count {
-        return Err(Malformed);
+        return Err(MalformedXdr);
     }
     let groups = (0..count).map(|_| fields.u32()).collect::<Decoded<Vec<u32>>>()?;
     Ok(Credential { uid, gid, groups })
@@ -145,15 +145,15 @@ pub(super) fn end_reply(reply: XdrWriter) -> Vec<u8> {
 }
 
 /// The reply to a call that is not carried out.
-pub(super) fn refuse(number: u32, refusal: Refusal) -> Vec<u8> {
+pub(super) fn refuse(number: u32, refusal: CallRefusal) -> Vec<u8> {
     let (state, rest): (u32, &[u32]) = match refusal {
-        Refusal::RpcVersion => (DENIED, &[0, RPC_PROTOCOL, RPC_PROTOCOL]),
-        Refusal::BadCredential => (DENIED, &[1, 1]),
-        Refusal::Rejected => (DENIED, &[1, 2]),
-        Refusal::UnknownProgram => (ACCEPTED, &[AUTH_NONE, 0, 1]),
-        Refusal::Version => (ACCEPTED, &[AUTH_NONE, 0, 2, super::NFS_PROTOCOL, super::NFS_PROTOCOL]),
-        Refusal::UnknownProcedure => (ACCEPTED, &[AUTH_NONE, 0, 3]),
-        Refusal::Garbage => (ACCEPTED, &[AUTH_NONE, 0, 4]),
+        CallRefusal::RpcVersion => (DENIED, &[0, RPC_PROTOCOL, RPC_PROTOCOL]),
+        CallRefusal::BadCredential => (DENIED, &[1, 1]),
+        CallRefusal::Rejected => (DENIED, &[1, 2]),
+        CallRefusal::UnknownProgram => (ACCEPTED, &[AUTH_NONE, 0, 1]),
+        CallRefusal::Version => (ACCEPTED, &[AUTH_NONE, 0, 2, super::NFS_PROTOCOL, super::NFS_PROTOCOL]),
+        CallRefusal::UnknownProcedure => (ACCEPTED, &[AUTH_NONE, 0, 3]),
+        CallRefusal::Garbage => (ACCEPTED, &[AUTH_NONE, 0, 4]),
     };
     let mut reply = XdrWriter::default();
     for field in [0, number, REPLY, state].iter().chain(rest) {

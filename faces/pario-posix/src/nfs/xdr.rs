@@ -1,14 +1,14 @@
 //! XDR (RFC 4506): the encoding of NFS and RPC.
 //!
 //! Never: allocates by a length that a message claims: variable data is borrowed from the record. Always: a record that ends too early, or a
-//! length above the protocol's limit, is [`Malformed`].
+//! length above the protocol's limit, is [`MalformedXdr`].
 
 /// Arguments that are not what the protocol says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Malformed;
+pub(super) struct MalformedXdr;
 
 /// Result of decoding.
-pub(super) type Decoded<T> = Result<T, Malformed>;
+pub(super) type Decoded<T> = Result<T, MalformedXdr>;
 
 /// Data is padded to a multiple of this.
 const UNIT: usize = 4;
@@ -24,13 +24,13 @@ impl<'a> XdrReader<'a> {
 
     /// An opaque of fixed length, without its padding.
     fn take(&mut self, bytes: usize) -> Decoded<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(Malformed)?;
+        let (taken, rest) = self.0.split_at_checked(bytes).ok_or(MalformedXdr)?;
         self.0 = rest;
         Ok(taken)
     }
 
     pub(super) fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
-        self.take(N)?.try_into().map_err(|_| Malformed)
+        self.take(N)?.try_into().map_err(|_| MalformedXdr)
     }
 
     pub(super) fn u32(&mut self) -> Decoded<u32> {
@@ -45,15 +45,15 @@ impl<'a> XdrReader<'a> {
         match self.u32()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed),
+            _ => Err(MalformedXdr),
         }
     }
 
     /// Variable data of at most `most` bytes.
     pub(super) fn opaque(&mut self, most: usize) -> Decoded<&'a [u8]> {
-        let bytes = usize::try_from(self.u32()?).map_err(|_| Malformed)?;
+        let bytes = usize::try_from(self.u32()?).map_err(|_| MalformedXdr)?;
         if most < bytes {
-            return Err(Malformed);
+            return Err(MalformedXdr);
         }
         let data = self.take(bytes)?;
         self.take(bytes.next_multiple_of(UNIT) - bytes)?;
@@ -133,7 +133,7 @@ mod tests {
         for length in 0..6 {
             assert_eq!(reader.opaque(5), Ok(&vec![9; length][..]));
         }
-        assert_eq!(reader.u32(), Err(Malformed));
+        assert_eq!(reader.u32(), Err(MalformedXdr));
     }
 
     #[test]
@@ -141,9 +141,9 @@ mod tests {
         let cases: [&[u8]; 4] =
             [&[0xff, 0xff, 0xff, 0xff], &[0, 0, 0, 5, 1, 2, 3, 4], &[0, 0, 0, 1, 1, 0, 0], &[0, 0, 0]];
         for case in cases {
-            assert_eq!(XdrReader::new(case).opaque(usize::MAX), Err(Malformed));
+            assert_eq!(XdrReader::new(case).opaque(usize::MAX), Err(MalformedXdr));
         }
-        assert_eq!(XdrReader::new(&[0, 0, 0, 2, 1, 2, 0, 0]).opaque(1), Err(Malformed));
-        assert_eq!(XdrReader::new(&[0, 0, 0, 2]).bool(), Err(Malformed));
+        assert_eq!(XdrReader::new(&[0, 0, 0, 2, 1, 2, 0, 0]).opaque(1), Err(MalformedXdr));
+        assert_eq!(XdrReader::new(&[0, 0, 0, 2]).bool(), Err(MalformedXdr));
     }
 }

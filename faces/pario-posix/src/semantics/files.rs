@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pario::core::{FileAttr, InodeId};
 use pario::message::{Creator, NameRequest};
@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::attributes::without_privileges;
 use super::error::{PosixResult, errno_of};
+use super::pages::KeptPages;
 use super::{FileSystem, at};
 
 /// How a file is opened.
@@ -50,6 +51,8 @@ pub(super) struct MountedFile {
     is_unprivileged: AtomicBool,
     /// Owners of locks that were taken through this handle.
     pub(super) lock_owners: Mutex<HashSet<u64>>,
+    /// Pages that the kernel keeps, since the first fault of a mapping.
+    pub(super) pages: OnceLock<Arc<KeptPages>>,
 }
 
 impl HandleMode {
@@ -68,6 +71,7 @@ impl MountedFile {
             wrote: AtomicBool::new(false),
             is_unprivileged: AtomicBool::new(without_privileges(attr) == attr.mode),
             lock_owners: Mutex::default(),
+            pages: OnceLock::new(),
         }
     }
 

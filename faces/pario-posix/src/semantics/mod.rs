@@ -10,6 +10,7 @@ mod files;
 mod handles;
 mod locks;
 mod names;
+mod pages;
 mod scan;
 mod space;
 mod xattrs;
@@ -28,6 +29,7 @@ pub use error::PosixResult;
 pub use files::{HandleMode, WriteOrder};
 pub use locks::{ConflictingLock, LockCall, LockRange, PosixLockKind, PosixLockWait};
 pub use names::{DirName, RenameMode, SpecialFile};
+pub use pages::{PageAccess, PageKeeper};
 pub use scan::ScanLengths;
 
 use directories::DirectoryHandle;
@@ -35,6 +37,7 @@ use error::errno;
 use files::MountedFile;
 use handles::HandleTable;
 use locks::LockOwners;
+use pages::Keeper;
 use space::KnownSpace;
 
 /// See the module.
@@ -45,6 +48,7 @@ pub struct FileSystem {
     directories: HandleTable<DirectoryHandle>,
     locks: LockOwners,
     space: KnownSpace,
+    keeper: Keeper,
 }
 
 impl FileSystem {
@@ -57,6 +61,7 @@ impl FileSystem {
             directories: HandleTable::default(),
             locks: LockOwners::default(),
             space: KnownSpace::default(),
+            keeper: Keeper::default(),
         }
     }
 

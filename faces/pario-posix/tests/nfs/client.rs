@@ -23,17 +23,17 @@ use pario_posix::{Export, ExportOptions};
 const REPLY_LIMIT: Duration = Duration::from_secs(30);
 
 /// A connection that blocks.
-pub(crate) struct Blocking(TcpStream);
+pub(crate) struct BlockingStream(TcpStream);
 
-impl Blocking {
-    pub(crate) fn new(address: SocketAddr) -> Blocking {
+impl BlockingStream {
+    pub(crate) fn new(address: SocketAddr) -> BlockingStream {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(REPLY_LIMIT)).unwrap();
-        Blocking(stream)
+        BlockingStream(stream)
     }
 }
 
-impl AsyncRead for Blocking {
+impl AsyncRead for BlockingStream {
     async fn async_read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         match self.0.read(target)? {
             0 if !target.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -42,7 +42,7 @@ impl AsyncRead for Blocking {
     }
 }
 
-impl AsyncWrite for Blocking {
+impl AsyncWrite for BlockingStream {
     async fn async_write(&mut self, data: &[u8]) -> io::Result<usize> {
         self.0.write(data)
     }
@@ -57,7 +57,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A partition and its export.
-pub(crate) struct Exported {
+pub(crate) struct ExportedPartition {
     pub(crate) export: Export,
     pub(crate) partition: Partition,
 }
@@ -71,15 +71,15 @@ pub(crate) fn options() -> ExportOptions {
     }
 }
 
-impl Exported {
-    pub(crate) fn new() -> Exported {
-        Exported::with(options())
+impl ExportedPartition {
+    pub(crate) fn new() -> ExportedPartition {
+        ExportedPartition::with(options())
     }
 
-    pub(crate) fn with(options: ExportOptions) -> Exported {
+    pub(crate) fn with(options: ExportOptions) -> ExportedPartition {
         let partition = Partition::in_process(2).unwrap();
         let export = Export::new(&partition, options).unwrap();
-        Exported { export, partition }
+        ExportedPartition { export, partition }
     }
 
     pub(crate) fn root(&self) -> NfsUser {
@@ -93,7 +93,7 @@ impl Exported {
 
 /// A user with a connection of its own.
 pub(crate) struct NfsUser {
-    pub(crate) nfs: Nfs3Client<Blocking>,
+    pub(crate) nfs: Nfs3Client<BlockingStream>,
     pub(crate) root: nfs_fh3,
 }
 
@@ -110,10 +110,11 @@ pub(crate) fn credential(uid: u32, gid: u32, groups: &[u32]) -> opaque_auth<'sta
 impl NfsUser {
     pub(crate) fn new(address: SocketAddr, uid: u32, gid: u32, groups: &[u32]) -> NfsUser {
         let who = || credential(uid, gid, groups);
-        let mut mount = MountClient::new_with_auth(Blocking::new(address), who(), opaque_auth::default());
+        let mut mount =
+            MountClient::new_with_auth(BlockingStream::new(address), who(), opaque_auth::default());
         let mounted = now(mount.mnt(dirpath(Opaque::borrowed(b"/")))).unwrap();
         let root = nfs_fh3 { data: Opaque::owned(mounted.fhandle.0.to_vec()) };
-        let nfs = Nfs3Client::new_with_auth(Blocking::new(address), who(), opaque_auth::default());
+        let nfs = Nfs3Client::new_with_auth(BlockingStream::new(address), who(), opaque_auth::default());
         NfsUser { nfs, root }
     }
 

@@ -4,11 +4,11 @@ use nfs3_client::Nfs3Client;
 use nfs3_client::nfs3_types::nfs3::stable_how;
 use pario_posix::Export;
 
-use crate::client::{Blocking, Exported, NfsUser, now, options};
+use crate::client::{BlockingStream, ExportedPartition, NfsUser, now, options};
 
 #[test]
 fn every_client_sees_what_another_has_written() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let (mut one, mut two) = (exported.root(), exported.root());
     let file = one.create("f", 0o644).unwrap();
     let other = exported.partition.another_client();
@@ -34,7 +34,7 @@ fn every_client_sees_what_another_has_written() {
 
 #[test]
 fn clients_write_at_the_same_time() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let file = exported.root().create("f", 0o644).unwrap();
     std::thread::scope(|scope| {
         for number in 0..4_u8 {
@@ -60,7 +60,7 @@ fn clients_write_at_the_same_time() {
 
 #[test]
 fn an_export_ends_in_order_and_handles_outlive_it() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let file = user.create("f", 0o644).unwrap();
     let before = user.write(&file, 0, b"unstable", stable_how::UNSTABLE).unwrap();
@@ -76,19 +76,19 @@ fn an_export_ends_in_order_and_handles_outlive_it() {
 
 #[test]
 fn connections_are_limited_and_come_back() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let address = exported.export.address();
-    let mut clients: Vec<Nfs3Client<Blocking>> =
-        (0..32).map(|_| Nfs3Client::new(Blocking::new(address))).collect();
+    let mut clients: Vec<Nfs3Client<BlockingStream>> =
+        (0..32).map(|_| Nfs3Client::new(BlockingStream::new(address))).collect();
     for client in &mut clients {
         now(client.null()).unwrap();
     }
-    assert!(now(Nfs3Client::new(Blocking::new(address)).null()).is_err(), "the 33rd is closed");
+    assert!(now(Nfs3Client::new(BlockingStream::new(address)).null()).is_err(), "the 33rd is closed");
     now(clients[0].null()).unwrap();
     clients.clear();
     let clock = pario::MonotonicClock;
     let began = pario::core::Clock::now(&clock);
-    while now(Nfs3Client::new(Blocking::new(address)).null()).is_err() {
+    while now(Nfs3Client::new(BlockingStream::new(address)).null()).is_err() {
         let waited = pario::core::Clock::now(&clock).since(began);
         assert!(waited < std::time::Duration::from_secs(30), "ended connections are still counted");
     }

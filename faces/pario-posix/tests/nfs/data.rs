@@ -3,7 +3,7 @@
 use nfs3_client::nfs3_types::nfs3::{COMMIT3args, Nfs3Option, WRITE3args, nfs_fh3, nfsstat3, stable_how};
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 
-use crate::client::{Exported, NfsUser, now, plain, stale};
+use crate::client::{ExportedPartition, NfsUser, now, plain, stale};
 
 fn commit(user: &mut NfsUser, file: &nfs_fh3) -> Result<[u8; 8], nfsstat3> {
     let args = COMMIT3args { file: file.clone(), offset: 0, count: 0 };
@@ -12,7 +12,7 @@ fn commit(user: &mut NfsUser, file: &nfs_fh3) -> Result<[u8; 8], nfsstat3> {
 
 #[test]
 fn data_comes_back_as_it_was_written() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let file = user.create("f", 0o600).unwrap();
     let data: Vec<u8> = (0..3 << 20).map(|byte: u32| byte.to_le_bytes()[0] ^ byte.to_le_bytes()[2]).collect();
@@ -42,7 +42,7 @@ fn data_comes_back_as_it_was_written() {
 
 #[test]
 fn mistakes_with_data_are_refused() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let (root, file) = (user.root.clone(), user.create("f", 0o600).unwrap());
     let gone = stale(&root);
@@ -61,7 +61,7 @@ fn mistakes_with_data_are_refused() {
 
 #[test]
 fn attributes_around_a_write_enclose_it() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let file = user.create("f", 0o600).unwrap();
     for round in 0..3_u64 {

@@ -8,7 +8,7 @@ use nfs3_client::nfs3_types::nfs3::stable_how;
 use nfs3_client::nfs3_types::rpc::{call_body, fragment_header, msg_body, opaque_auth, rpc_msg};
 use nfs3_client::nfs3_types::xdr_codec::Pack;
 
-use crate::client::{Exported, credential};
+use crate::client::{ExportedPartition, credential};
 
 const NFS: u32 = 100_003;
 const MOUNT: u32 = 100_005;
@@ -47,7 +47,7 @@ fn frame(program: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
 }
 
 /// Sends bytes and ends; returns the replies.
-fn send(exported: &Exported, bytes: &[u8]) -> Vec<u8> {
+fn send(exported: &ExportedPartition, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(exported.export.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // The export may have ended the connection already.
@@ -67,7 +67,7 @@ fn accepted(reply: &[u8]) -> Option<u32> {
 
 #[test]
 fn frames_that_lie_end_their_connection_only() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let null = frame(NFS, 0, &[]);
     assert_eq!(accepted(&send(&exported, &null)), Some(0));
@@ -98,7 +98,7 @@ fn frames_that_lie_end_their_connection_only() {
 }
 
 /// Valid arguments of each procedure, with the handles of the root, a directory and a file.
-fn valid_frames(exported: &Exported) -> Vec<Vec<u8>> {
+fn valid_frames(exported: &ExportedPartition) -> Vec<Vec<u8>> {
     let mut user = exported.root();
     let dir = user.make_dir("d", 0o755).unwrap();
     let file = user.create("f", 0o644).unwrap();
@@ -139,7 +139,7 @@ fn valid_frames(exported: &Exported) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_procedure_accepts_its_valid_frame() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     for valid in valid_frames(&exported) {
         assert_eq!(accepted(&send(&exported, &valid)), Some(0), "{valid:?}");
     }
@@ -151,7 +151,7 @@ fn mutated_frames_never_end_the_export() {
     let seed = setting("PARIO_SEED").unwrap_or(0x5eed);
     let rounds = setting("PARIO_FRAMES").unwrap_or(2000);
     println!("PARIO_SEED={seed} PARIO_FRAMES={rounds}");
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let frames = valid_frames(&exported);
     let mut sequence = Sequence(seed | 1);
     for _ in 0..rounds {

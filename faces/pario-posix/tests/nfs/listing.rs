@@ -7,7 +7,7 @@ use nfs3_client::nfs3_types::nfs3::{
 };
 use pario_posix::Export;
 
-use crate::client::{Exported, NfsUser, now, options, place, plain, stale};
+use crate::client::{ExportedPartition, NfsUser, now, options, place, plain, stale};
 
 struct Listed {
     names: Vec<String>,
@@ -38,7 +38,7 @@ fn all(user: &mut NfsUser, dir: &nfs_fh3, mut cookie: u64, count: u32) -> Vec<St
 
 #[test]
 fn listings_are_complete_at_every_page_size() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let root = user.root.clone();
     for number in 0..300 {
@@ -62,7 +62,7 @@ fn listings_are_complete_at_every_page_size() {
 
 #[test]
 fn cookies_stay_valid_while_names_come_and_go_and_after_a_restart() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let root = user.root.clone();
     for number in 0..100 {
@@ -91,7 +91,7 @@ fn cookies_stay_valid_while_names_come_and_go_and_after_a_restart() {
 
 #[test]
 fn entries_have_attributes_and_handles() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let root = user.root.clone();
     for number in 0..50_u64 {

@@ -6,7 +6,7 @@ use nfs3_client::nfs3_types::nfs3::{
     stable_how,
 };
 
-use crate::client::{Exported, NfsUser, now, place, plain, stale, with_mode};
+use crate::client::{ExportedPartition, NfsUser, now, place, plain, stale, with_mode};
 
 fn create(user: &mut NfsUser, name: &str, how: createhow3) -> Result<nfs_fh3, nfsstat3> {
     let args = CREATE3args { where_: place(&user.root, name), how };
@@ -34,7 +34,7 @@ fn rename(
 
 #[test]
 fn names_are_looked_up() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let (root, dir) = (user.root.clone(), user.make_dir("d", 0o755).unwrap());
     let file = user.create_in(&dir, "f", 0o644).unwrap();
@@ -63,7 +63,7 @@ fn names_are_looked_up() {
 
 #[test]
 fn files_are_created_in_three_ways() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let file = create(&mut user, "f", createhow3::UNCHECKED(with_mode(0o604))).unwrap();
     assert_eq!(user.attributes(&file).unwrap().mode, 0o604);
@@ -90,7 +90,7 @@ fn files_are_created_in_three_ways() {
 
 #[test]
 fn directories_and_special_files_are_made() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let dir = user.make_dir("d", 0o1777).unwrap();
     assert_eq!(
@@ -125,7 +125,7 @@ fn directories_and_special_files_are_made() {
 
 #[test]
 fn names_are_removed() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let dir = user.make_dir("d", 0o755).unwrap();
     let file = user.create_in(&dir, "inner", 0o644).unwrap();
@@ -146,7 +146,7 @@ fn names_are_removed() {
 
 #[test]
 fn names_are_changed() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let (root, dir) = (user.root.clone(), user.make_dir("d", 0o755).unwrap());
     let file = user.create("f", 0o644).unwrap();
@@ -170,7 +170,7 @@ fn names_are_changed() {
 
 #[test]
 fn hard_links_are_made() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let (root, dir) = (user.root.clone(), user.make_dir("d", 0o755).unwrap());
     let file = user.create("f", 0o644).unwrap();

@@ -9,7 +9,9 @@ use nfs3_client::nfs3_types::rpc::opaque_auth;
 use nfs3_client::nfs3_types::xdr_codec::Opaque;
 use nfs3_client::{MountClient, MountError};
 
-use crate::client::{Blocking, Exported, NfsUser, credential, now, place, plain, stale, with_mode};
+use crate::client::{
+    BlockingStream, ExportedPartition, NfsUser, credential, now, place, plain, stale, with_mode,
+};
 
 fn set(user: &mut NfsUser, file: &nfs_fh3, new: sattr3, guard: Option<nfstime3>) -> Result<(), nfsstat3> {
     let guard = guard.map_or(Nfs3Option::None, Nfs3Option::Some);
@@ -23,7 +25,7 @@ fn set(user: &mut NfsUser, file: &nfs_fh3, new: sattr3, guard: Option<nfstime3>)
 
 #[test]
 fn attributes_are_those_of_the_partition() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.user(7, 8, &[]);
     now(user.nfs.null()).unwrap();
     let root = user.root.clone();
@@ -43,7 +45,7 @@ fn attributes_are_those_of_the_partition() {
 
 #[test]
 fn attributes_are_set_and_guarded() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let file = user.create("f", 0o600).unwrap();
     let time = nfstime3 { seconds: 1000, nseconds: 5 };
@@ -73,7 +75,7 @@ fn attributes_are_set_and_guarded() {
 
 #[test]
 fn access_follows_the_permission_bits() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let file = exported.root().create("f", 0o640).unwrap();
     let all = 0x3f;
     let asked = |uid, gid, groups: &[u32]| {
@@ -93,7 +95,7 @@ fn access_follows_the_permission_bits() {
 
 #[test]
 fn links_are_made_and_read() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let mut link = |name, target: &'static [u8]| {
         let data = symlinkdata3 {
@@ -115,7 +117,7 @@ fn links_are_made_and_read() {
 
 #[test]
 fn the_file_system_tells_its_limits() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let (root, gone) = (user.root.clone(), stale(&user.root));
     let space = plain(now(user.nfs.fsstat(&FSSTAT3args { fsroot: root.clone() })).unwrap()).unwrap();
@@ -135,12 +137,12 @@ fn the_file_system_tells_its_limits() {
 
 #[test]
 fn a_directory_of_the_partition_is_mounted_by_its_path() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let mut user = exported.root();
     let dir = user.make_dir("d", 0o755).unwrap();
     user.create("f", 0o644).unwrap();
     let name = exported.partition.name().to_owned();
-    let io = Blocking::new(exported.export.address());
+    let io = BlockingStream::new(exported.export.address());
     let mut mount = MountClient::new_with_auth(io, credential(5, 5, &[]), opaque_auth::default());
     now(mount.null()).unwrap();
     let mut mounted = |path: String| {

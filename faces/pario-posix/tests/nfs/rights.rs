@@ -9,7 +9,9 @@ use nfs3_client::{Nfs3Client, RpcError};
 use pario::core::AttrChange;
 use pario_posix::{Export, ExportError, ExportOptions};
 
-use crate::client::{Blocking, Exported, NfsUser, credential, now, options, place, plain, with_mode};
+use crate::client::{
+    BlockingStream, ExportedPartition, NfsUser, credential, now, options, place, plain, with_mode,
+};
 
 fn set(user: &mut NfsUser, file: &nfs_fh3, new: sattr3) -> Result<(), nfsstat3> {
     let args = SETATTR3args { object: file.clone(), new_attributes: new, guard: Nfs3Option::None };
@@ -20,14 +22,14 @@ fn remove(user: &mut NfsUser, dir: &nfs_fh3, name: &str) -> Result<(), nfsstat3>
     plain(now(user.nfs.remove(&REMOVE3args { object: place(dir, name) })).unwrap()).map(drop)
 }
 
-fn open_to_all(exported: &Exported) {
+fn open_to_all(exported: &ExportedPartition) {
     let change = AttrChange { mode: Some(0o777), ..AttrChange::default() };
     exported.partition.set_attr("/", change).unwrap();
 }
 
 #[test]
 fn users_have_the_rights_of_the_permission_bits() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     open_to_all(&exported);
     let (mut owner, mut member, mut other) =
         (exported.user(5, 50, &[]), exported.user(6, 60, &[50]), exported.user(7, 70, &[]));
@@ -54,7 +56,7 @@ fn users_have_the_rights_of_the_permission_bits() {
 
 #[test]
 fn sticky_directories_and_set_user_id_bits_are_kept() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     open_to_all(&exported);
     let (mut owner, mut other) = (exported.user(5, 50, &[]), exported.user(7, 70, &[]));
     let dir = exported.root().make_dir("d", 0o1777).unwrap();
@@ -68,7 +70,7 @@ fn sticky_directories_and_set_user_id_bits_are_kept() {
 
 #[test]
 fn root_is_squashed() {
-    let exported = Exported::with(ExportOptions { root_squash: true, ..options() });
+    let exported = ExportedPartition::with(ExportOptions { root_squash: true, ..options() });
     let mut root = exported.root();
     assert_eq!(root.create("f", 0o644), Err(nfsstat3::NFS3ERR_ACCES));
     open_to_all(&exported);
@@ -79,7 +81,7 @@ fn root_is_squashed() {
 
 #[test]
 fn a_read_only_export_changes_nothing() {
-    let exported = Exported::with(ExportOptions { read_only: true, ..options() });
+    let exported = ExportedPartition::with(ExportOptions { read_only: true, ..options() });
     let written = exported.partition.create("/f").unwrap();
     written.write_at(0, b"abc").unwrap();
     written.close().unwrap();
@@ -96,8 +98,9 @@ fn a_read_only_export_changes_nothing() {
 
 #[test]
 fn addresses_are_allowed_by_name() {
-    let exported = Exported::with(ExportOptions { allow: vec!["10.9.8.0/24".parse().unwrap()], ..options() });
-    let mut foreign = Nfs3Client::new(Blocking::new(exported.export.address()));
+    let exported =
+        ExportedPartition::with(ExportOptions { allow: vec!["10.9.8.0/24".parse().unwrap()], ..options() });
+    let mut foreign = Nfs3Client::new(BlockingStream::new(exported.export.address()));
     assert!(now(foreign.null()).is_err(), "this machine is not in the network");
     let everywhere = ExportOptions { address: "0.0.0.0:0".parse().unwrap(), ..options() };
     let refused = Export::new(&exported.partition, everywhere.clone());
@@ -105,7 +108,7 @@ fn addresses_are_allowed_by_name() {
     let named = ExportOptions { allow: vec!["127.0.0.0/8".parse().unwrap()], ..everywhere };
     let export = Export::new(&exported.partition, named).unwrap();
     let here = format!("127.0.0.1:{}", export.address().port()).parse().unwrap();
-    now(Nfs3Client::new(Blocking::new(here)).null()).unwrap();
+    now(Nfs3Client::new(BlockingStream::new(here)).null()).unwrap();
     let taken = ExportOptions { address: exported.export.address(), ..options() };
     let refused = Export::new(&exported.partition, taken);
     assert!(matches!(refused, Err(ExportError::Listen { .. })), "{refused:?}");
@@ -113,10 +116,10 @@ fn addresses_are_allowed_by_name() {
 
 #[test]
 fn credentials_of_other_kinds_are_rejected() {
-    let exported = Exported::new();
+    let exported = ExportedPartition::new();
     let root = exported.root().root;
     let call = |credential| {
-        let io = Blocking::new(exported.export.address());
+        let io = BlockingStream::new(exported.export.address());
         let mut client = Nfs3Client::new_with_auth(io, credential, opaque_auth::default());
         let args = nfs3_client::nfs3_types::nfs3::GETATTR3args { object: root.clone() };
         now(client.getattr(&args)).map(drop)

@@ -13,7 +13,8 @@ mod session;
 pub(crate) use file::backing::CacheRoute;
 pub(crate) use file::confirmed::NodeCacheFile;
 pub use file::handle::File;
-pub(crate) use file::lease::{LeaseObserver, LeasedAccess};
+pub use file::lease::LeaseObserver;
+pub(crate) use file::lease::LeasedAccess;
 /// The locks that a process caches for a file, as a state machine without threads or messages; also used by the simulator.
 #[doc(hidden)]
 pub use file::locks::table as lock_table;

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Weak};
 
 use pario_core::{Code, Fault, InodeId};
-use pario_net::message::Want;
+use pario_net::message::{Phase, Want};
 use pario_view::{Datatype, View};
 
 use crate::client::file::handle::File;
@@ -84,8 +84,13 @@ impl File {
     }
 
     /// Adds an observer that is notified before a lease of the file is returned.
-    pub(crate) fn add_observer(&self, observer: Weak<dyn LeaseObserver>) {
+    pub fn add_observer(&self, observer: Weak<dyn LeaseObserver>) {
         self.inner.file.lease.add_observer(observer);
+    }
+
+    /// Whether bytes that were read stay valid until an observer of the lease is notified.
+    pub fn keeps_reads(&self) -> bool {
+        matches!(self.inner.file.lease.phase(), Some(Phase::Exclusive {} | Phase::Read {}))
     }
 
     /// The length that this process knows.

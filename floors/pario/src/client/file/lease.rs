@@ -78,8 +78,8 @@ pub(crate) struct LeasedAccess<'a> {
 }
 
 /// A component that keeps data under a lease besides the records in the outbox, and must write it back before the lease is returned.
-pub(crate) trait LeaseObserver: Send + Sync {
-    /// The lease is about to be returned. It is still held: [`FileLease::access_held`] works until this returns.
+pub trait LeaseObserver: Send + Sync {
+    /// The lease is about to be returned, and is still held until this returns.
     fn before_return(&self);
 
     /// The file's last name was removed. Data kept only for the next open occupies the servers' disks.
