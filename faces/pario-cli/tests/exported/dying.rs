@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use rustix::time::ClockId;
 
 use crate::client::{NfsUser, now, plain};
-use crate::fixture::{ExportProcess, NAME, partition};
+use crate::fixture::{ExportProcess, NAME, partition, small_partition};
 use crate::support::{kill, until};
 
 /// An error comes within 5 s; a loaded machine gets as much again.
@@ -63,24 +63,56 @@ fn a_partition_that_is_down_gives_errors_in_time_and_comes_back() {
     let root = user.root.clone();
     let file = user.create("file", 0o644).unwrap();
     user.write(&file, 0, b"kept", stable_how::FILE_SYNC).unwrap();
-    for pid in cli.server_pids(NAME) {
-        kill(pid, Signal::KILL);
+    for round in ["killed", "taken down"] {
+        if round == "killed" {
+            cli.server_pids(NAME).into_iter().for_each(|pid| kill(pid, Signal::KILL));
+        } else {
+            cli.ok(&["down", NAME]);
+        }
+        fails_in_time(&mut user, &file);
+        cli.ok(&["up", NAME]);
+        // The same connection and the same handles.
+        assert!(until(|| user.attributes(&file).is_ok()), "the export does not find the partition again");
+        assert_eq!(user.lookup(&root, "file").unwrap(), file);
+        assert_eq!(user.read(&file, 0, 100).unwrap(), (b"kept".to_vec(), true));
+        user.write(&file, 4, b" on", stable_how::FILE_SYNC).unwrap();
+        assert_eq!(cli.ok(&["cat", &format!("pario://{NAME}/file")]), "kept on");
+        cli.ok(&["truncate", "-s", "4", &format!("pario://{NAME}/file")]);
     }
-    assert_eq!(in_time(|| user.attributes(&file)).unwrap_err(), nfsstat3::NFS3ERR_IO);
+    assert_eq!(export.end(Signal::TERM), 0);
+}
+
+#[track_caller]
+fn fails_in_time(user: &mut NfsUser, file: &nfs_fh3) {
+    let root = user.root.clone();
+    assert_eq!(in_time(|| user.attributes(file)).unwrap_err(), nfsstat3::NFS3ERR_IO);
     assert_eq!(in_time(|| user.lookup(&root, "file")).unwrap_err(), nfsstat3::NFS3ERR_IO);
-    assert_eq!(in_time(|| user.read(&file, 0, 4)).unwrap_err(), nfsstat3::NFS3ERR_IO);
+    assert_eq!(in_time(|| user.read(file, 0, 4)).unwrap_err(), nfsstat3::NFS3ERR_IO);
     assert_eq!(
-        in_time(|| user.write(&file, 0, b"x", stable_how::UNSTABLE)).unwrap_err(),
+        in_time(|| user.write(file, 0, b"x", stable_how::UNSTABLE)).unwrap_err(),
         nfsstat3::NFS3ERR_IO
     );
     assert_eq!(in_time(|| user.create("other", 0o644)).unwrap_err(), nfsstat3::NFS3ERR_IO);
-    cli.ok(&["up", NAME]);
-    // The same connection and the same handles.
-    assert!(until(|| user.attributes(&file).is_ok()), "the export does not find the partition again");
-    assert_eq!(user.read(&file, 0, 100).unwrap(), (b"kept".to_vec(), true));
-    user.write(&file, 4, b" on", stable_how::FILE_SYNC).unwrap();
-    assert_eq!(cli.ok(&["cat", &format!("pario://{NAME}/file")]), "kept on");
-    assert_eq!(export.end(Signal::TERM), 0);
+}
+
+#[test]
+fn a_full_partition_is_told_and_loses_nothing() {
+    let cli = small_partition();
+    let export = ExportProcess::start(&cli, "127.0.0.1:0");
+    let mut user = export.user();
+    let small = user.create("small", 0o644).unwrap();
+    user.write(&small, 0, b"kept", stable_how::FILE_SYNC).unwrap();
+    let large = user.create("large", 0o644).unwrap();
+    let mut failure = None;
+    for number in 0..64_u64 {
+        let written = user.write(&large, number << 20, &vec![1; 1 << 20], stable_how::UNSTABLE);
+        failure = written.and_then(|_| commit(&mut user, &large)).err();
+        if failure.is_some() {
+            break;
+        }
+    }
+    assert_eq!(failure, Some(nfsstat3::NFS3ERR_NOSPC));
+    assert_eq!(user.read(&small, 0, 9).unwrap(), (b"kept".to_vec(), true));
 }
 
 #[test]

@@ -25,6 +25,13 @@ pub(crate) fn partition() -> CliFixture {
     cli
 }
 
+/// A partition that has little space.
+pub(crate) fn small_partition() -> CliFixture {
+    let cli = CliFixture::new();
+    cli.ok(&["up", "--name", NAME, "--servers", "2", "--store", "memory", "--memory", "4MiB"]);
+    cli
+}
+
 impl ExportProcess {
     /// Starts it and waits until it serves.
     #[track_caller]

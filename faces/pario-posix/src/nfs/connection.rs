@@ -17,6 +17,8 @@ use super::rpc;
 const THREADS_MAX: usize = 4;
 /// See the module.
 const STALL: Duration = Duration::from_secs(30);
+/// Silence after which the client's machine is asked whether it is there.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Small records are read together.
 const BUFFER_BYTES: usize = 16 << 10;
 
@@ -40,6 +42,7 @@ impl ClientConnection {
         stream.set_write_timeout(Some(STALL))?;
         // A client that has vanished is noticed.
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&stream, SILENCE)?;
         Ok(ClientConnection {
             number,
             reader: Mutex::new(BufReader::with_capacity(BUFFER_BYTES, stream.try_clone()?)),
@@ -64,18 +67,10 @@ impl ClientConnection {
         if self.threads.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_err() {
             return Ok(());
         }
-        let (connection, ours) = (Arc::clone(self), Arc::clone(server));
-        let started = std::thread::Builder::new().name("pario-nfs".into()).spawn(move || {
-            connection.serve(&ours);
-            if connection.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
-                ours.forget(&connection);
-            }
-        });
-        if let Err(error) = started {
-            self.threads.fetch_sub(1, Ordering::AcqRel);
-            return Err(error);
-        }
-        Ok(())
+        let thread = ConnectionThread { connection: Arc::clone(self), server: Arc::clone(server) };
+        let run = move || thread.connection.serve(&thread.server);
+        // A thread that cannot be started drops what it was given.
+        std::thread::Builder::new().name("pario-nfs".into()).spawn(run).map(drop)
     }
 
     fn serve(self: &Arc<Self>, server: &Arc<ExportServer>) {
@@ -125,6 +120,24 @@ impl ClientConnection {
             tracing::debug!(%error, "a reply was not sent");
         }
         sent.is_ok()
+    }
+}
+
+/// One thread of a connection. Its end is counted also if a procedure has panicked: then the connection ends.
+struct ConnectionThread {
+    connection: Arc<ClientConnection>,
+    server: Arc<ExportServer>,
+}
+
+impl Drop for ConnectionThread {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.connection.end(Shutdown::Both);
+            self.server.count_panic();
+        }
+        if self.connection.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.server.forget(&self.connection);
+        }
     }
 }
 

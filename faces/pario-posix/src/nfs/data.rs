@@ -140,8 +140,10 @@ fn write_data(
 ) -> NfsResult<Arc<OpenInode>> {
     let file = export.open.get(inode, true).map_err(about_a_handle)?;
     if !data.is_empty() {
+        let written = export.system.write(file.number, order, data, user.uid != 0);
+        // After the write: a sync that runs meanwhile may not cover it.
         file.is_unstable.store(true, Ordering::Release);
-        export.system.write(file.number, order, data, user.uid != 0)?;
+        written?;
     }
     Ok(file)
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -86,6 +87,7 @@ pub(super) struct ExportServer {
     listener: TcpListener,
     clients: Mutex<Clients>,
     changed: Condvar,
+    panics: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -117,8 +119,13 @@ impl Export {
         getrandom::fill(&mut start)
             .map_err(|error| ExportError::Start { error: io::Error::other(error.to_string()) })?;
         let exported = Exported::new(system, options, u64::from_be_bytes(start));
-        let server =
-            Arc::new(ExportServer { exported, listener, clients: Mutex::default(), changed: Condvar::new() });
+        let server = Arc::new(ExportServer {
+            exported,
+            listener,
+            clients: Mutex::default(),
+            changed: Condvar::new(),
+            panics: AtomicU64::new(0),
+        });
         let export = Export { address, server };
         export.server.start_thread("pario-export", ExportServer::accept_clients)?;
         export.server.start_thread("pario-idle", ExportServer::close_idle_files)?;
@@ -135,6 +142,12 @@ impl Export {
     #[must_use]
     pub fn connections(&self) -> usize {
         self.server.clients().connections.len()
+    }
+
+    /// Number of calls that ended by a defect of the export, and their connections with them.
+    #[must_use]
+    pub fn defects(&self) -> u64 {
+        self.server.panics.load(Ordering::Acquire)
     }
 
     /// Ends it in order. Returns the number of files with lost writes.
@@ -156,6 +169,12 @@ impl ExportServer {
 
     fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A procedure has panicked.
+    pub(super) fn count_panic(&self) {
+        tracing::error!("a call of a client has ended by a defect of the export; its connection ends");
+        self.panics.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Removes a connection after its last thread has ended.

@@ -60,6 +60,27 @@ fn mistakes_with_data_are_refused() {
 }
 
 #[test]
+fn more_files_are_written_than_are_kept_open() {
+    let exported = ExportedPartition::new();
+    let mut user = exported.root();
+    let files: Vec<nfs_fh3> = (0..300)
+        .map(|number| {
+            let file = user.create(&format!("f{number}"), 0o600).unwrap();
+            user.write(&file, 0, number.to_string().as_bytes(), stable_how::UNSTABLE).unwrap();
+            file
+        })
+        .collect();
+    let verifier = user.write(&files[0], 0, b"0", stable_how::UNSTABLE).unwrap();
+    let other = exported.partition.another_client();
+    for (number, file) in files.iter().enumerate() {
+        assert_eq!(commit(&mut user, file).unwrap(), verifier, "no close has lost writes");
+        let mut back = vec![0; number.to_string().len()];
+        other.open(format!("/f{number}")).unwrap().read_exact_at(0, &mut back).unwrap();
+        assert_eq!(back, number.to_string().into_bytes());
+    }
+}
+
+#[test]
 fn attributes_around_a_write_enclose_it() {
     let exported = ExportedPartition::new();
     let mut user = exported.root();

@@ -177,4 +177,5 @@ fn mutated_frames_never_end_the_export() {
     let file = user.create("still-there", 0o600).unwrap();
     user.write(&file, 0, b"abc", stable_how::FILE_SYNC).unwrap();
     assert_eq!(user.read(&file, 0, 3).unwrap().0, b"abc");
+    assert_eq!(exported.export.defects(), 0);
 }
