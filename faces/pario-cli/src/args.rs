@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Mount(cmd::mount::MountArgs),
     /// End mounts
     Umount(cmd::umount::UmountArgs),
+    /// Serve a partition through NFSv3, for machines without Pario
+    Export(cmd::export::ExportArgs),
     /// List a directory
     Ls(cmd::ls::Args),
     /// Copy files and trees between this machine and partitions

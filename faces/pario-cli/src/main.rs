@@ -10,6 +10,7 @@ mod compile;
 mod context;
 mod demo;
 mod error;
+mod export_clients;
 mod glob;
 mod human;
 mod job;

@@ -102,7 +102,7 @@ impl Partition {
     }
 
     /// The partition's identity, which no other has.
-    pub(crate) fn identity(&self) -> PartitionId {
+    pub fn identity(&self) -> PartitionId {
         self.spec.0.partition
     }
 

@@ -5,8 +5,8 @@
 use std::process::ExitCode;
 
 use super::{
-    bench, cat, chmod, completions, config, cp, df, doctor, down, du, env, find, head, ln, logs, ls, mkdir,
-    mount, mv, rm, rmdir, serve, start_log, stat, status, touch, tree, truncate, umount, up,
+    bench, cat, chmod, completions, config, cp, df, doctor, down, du, env, export, find, head, ln, logs, ls,
+    mkdir, mount, mv, rm, rmdir, serve, start_log, stat, status, touch, tree, truncate, umount, up,
 };
 use crate::args::{Cli, Command};
 use crate::context::{Context, Speech};
@@ -45,6 +45,7 @@ fn dispatch(context: &Context, command: Command) -> CliResult<ExitCode> {
         Command::Config(args) => config::run(context, &args),
         Command::Mount(args) => mount::run(context, &args),
         Command::Umount(args) => umount::run(context, &args),
+        Command::Export(args) => export::run(context, &args),
         Command::Ls(args) => ls::run(context, &args),
         Command::Cp(args) => cp::run(context, &args),
         Command::Cat(args) => cat::run(context, &args),

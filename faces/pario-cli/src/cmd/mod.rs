@@ -14,6 +14,7 @@ mod doctor_mpi;
 pub(crate) mod down;
 pub(crate) mod du;
 pub(crate) mod env;
+pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod flatten;
 pub(crate) mod h5;

@@ -162,6 +162,9 @@ fn partition(context: &Context, args: &Args, (health, earlier): HealthSample<'_>
     for mount in manager.map(crate::mount_clients::in_report).unwrap_or_default() {
         context.line(format!("  mounted in {mount}"))?;
     }
+    for export in manager.map(crate::export_clients::in_report).unwrap_or_default() {
+        context.line(format!("  exported on {export}"))?;
+    }
     applications(context, args, health)?;
     waits(context, health)
 }

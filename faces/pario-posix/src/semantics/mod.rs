@@ -11,13 +11,14 @@ mod handles;
 mod locks;
 mod names;
 mod pages;
+mod scan;
 mod space;
 mod xattrs;
 
 use std::sync::Arc;
 
-use pario::client::Session;
-use pario::core::{FileAttr, InodeId};
+use pario::client::{Session, server_restarts};
+use pario::core::{FileAttr, InodeId, PartitionId};
 use pario::message::{At, NameReply, NameRequest};
 use pario::{Application, Partition};
 use rustix::io::Errno;
@@ -29,6 +30,7 @@ pub use files::{HandleMode, WriteOrder};
 pub use locks::{ConflictingLock, LockCall, LockRange, PosixLockKind, PosixLockWait};
 pub use names::{DirName, RenameMode, SpecialFile};
 pub use pages::{PageAccess, PageKeeper};
+pub use scan::ScanLengths;
 
 use directories::DirectoryHandle;
 use error::errno;
@@ -66,6 +68,16 @@ impl FileSystem {
     /// Name of the partition.
     pub fn name(&self) -> &str {
         self.partition.name()
+    }
+
+    /// The partition's identity, which no other has.
+    pub fn identity(&self) -> PartitionId {
+        self.partition.identity()
+    }
+
+    /// Number of server restarts that this session has found: writes that were not synced may be lost with each.
+    pub fn server_restarts(&self) -> u64 {
+        server_restarts(self.session())
     }
 
     /// Closes what is still open; returns the number of files that lost writes.

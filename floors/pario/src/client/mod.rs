@@ -32,5 +32,5 @@ pub use session::counts::Counts;
 pub use session::directory::{ReadDir, path_bytes, report_end_of};
 pub use session::executor::Pending;
 pub use session::options::OpenOptions;
-pub use session::state::{Endpoint, Locate, MountSpec, Session};
+pub use session::state::{Endpoint, Locate, MountSpec, Session, server_restarts};
 pub(crate) use session::views::NumberedView;

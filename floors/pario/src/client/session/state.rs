@@ -146,6 +146,7 @@ pub struct Session {
     links: Vec<Mutex<ServerLink>>,
     /// Connections made to each server so far.
     connection_epochs: Vec<AtomicU64>,
+    server_restarts: AtomicU64,
     pub(in crate::client) views: crate::client::session::views::ViewRegistry,
     pub(in crate::client) mappings: crate::client::file::read::mapping::Mappings,
     pub(super) outbox: OnceLock<Arc<Outbox>>,
@@ -203,6 +204,7 @@ impl Session {
             has_watchdog: AtomicBool::new(false),
             watchdog: Mutex::new(None),
             connection_epochs: links.iter().map(|_| AtomicU64::new(0)).collect(),
+            server_restarts: AtomicU64::new(0),
             views: crate::client::session::views::ViewRegistry::default(),
             mappings: crate::client::file::read::mapping::Mappings::default(),
             links,
@@ -490,6 +492,7 @@ impl Session {
         let connection = Arc::new(opened.map_err(|fault| replaced(server, link.incarnation, fault))?);
         let welcome = connection.welcome();
         if link.incarnation != 0 && link.incarnation != welcome.incarnation.0 {
+            self.server_restarts.fetch_add(1, Ordering::AcqRel);
             link.volatile_losses += u64::from(welcome.volatile);
             // Before a thread can offer the outbox on the new connection.
             self.note_uncollected_errors(server);
@@ -845,6 +848,11 @@ impl Drop for Session {
 }
 
 /// A server that accepted the secret before and rejects it now has been restarted; the registry is updated within a second.
+/// Number of restarts of servers that a session has found when it connected again.
+pub fn server_restarts(session: &Session) -> u64 {
+    session.server_restarts.load(Ordering::Acquire)
+}
+
 fn replaced(server: ServerIndex, incarnation: u64, fault: Fault) -> Fault {
     if fault.code != Code::WrongSecret || incarnation == 0 {
         return fault;
