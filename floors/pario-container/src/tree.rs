@@ -105,10 +105,10 @@ impl Tree {
             let cause = "it has no file .@container".into();
             return Err(TreeError::NotATree { path: place.root(), cause });
         }
-        if access.lock {
-            place.lock(access.write)?;
-        }
         if access.write {
+            if access.lock {
+                place.lock(true)?;
+            }
             let unclean = place.kind(OPEN)?.is_some();
             journal::replay(&*place)?;
             place.write_new(OPEN, b"")?;
@@ -122,11 +122,14 @@ impl Tree {
             // With the lock held, a journal is that of a dead writer.
             if let Err(error) = place.lock(true).and_then(|()| journal::replay(&*place)) {
                 let advice = format!(
-                    "{}: a killed writer left a change unfinished; open the file for writing once ({error})",
+                    "{}: a change is unfinished; wait for its writer, or open the file for writing once ({error})",
                     place.root()
                 );
                 return Err(TreeError::Invalid(advice));
             }
+        }
+        if access.lock {
+            place.lock(false)?;
         }
         Tree::load(place, access)
     }

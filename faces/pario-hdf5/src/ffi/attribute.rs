@@ -25,6 +25,7 @@ fn handle_of(near: &Handle, place: &location::ObjectPlace, attribute: LinkName) 
         target: HandleTarget::Attribute { owner: place.id, name: attribute },
         path: place.path.clone(),
         flags: near.flags,
+        opening: near.opening,
     })
 }
 

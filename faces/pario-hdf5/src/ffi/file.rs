@@ -9,7 +9,7 @@ use super::abi::{
     ID_DATATYPE, ID_FILE, ID_GROUP, OK, ObjectCountArgs, ObjectIdsArgs, VolOperation,
 };
 use super::failure::{Failure, VolOutcome, guard, guard_status};
-use super::handle::{Handle, HandleTarget};
+use super::handle::{Handle, HandleTarget, file_closed, file_opened, new_opening};
 use super::library::Library;
 use super::values::{arguments, checked, operation, put, put_text, text};
 use super::{compat, plists, registry};
@@ -18,6 +18,9 @@ use crate::stats::{self, ServedCount};
 /// Flags of `H5Fget_obj_count` and the types of identifiers they stand for.
 const COUNTED: [(c_uint, c_int); 5] =
     [(1, ID_FILE), (2, ID_DATASET), (4, ID_GROUP), (8, ID_DATATYPE), (16, ID_ATTR)];
+
+/// `H5F_OBJ_LOCAL`.
+const LOCAL: c_uint = 0x20;
 
 fn refuse_driver(library: &Library, fapl: Hid) -> VolOutcome<()> {
     if fapl == DEFAULT {
@@ -39,7 +42,12 @@ fn handle_of(slot: usize, file: std::sync::Arc<registry::OpenTree>, flags: c_uin
     let fapl =
         // SAFETY: the identifiers are open; places and buffers outlive the call.
         if fapl == DEFAULT { 0 } else { unsafe { (super::library::of_slot(slot).f.H5Pcopy)(fapl) }.max(0) };
-    Handle { slot, file, target: HandleTarget::File { fapl }, path: LinkName::from("/"), flags }.into_raw()
+    let opening = new_opening();
+    let raw =
+        Handle { slot, file, target: HandleTarget::File { fapl }, path: LinkName::from("/"), flags, opening }
+            .into_raw();
+    file_opened(opening, raw);
+    raw
 }
 
 pub(super) unsafe extern "C" fn create<const S: usize>(
@@ -178,6 +186,8 @@ struct Search<'a> {
     library: &'static Library,
     handle: &'a Handle,
     kind: c_int,
+    /// Only objects reached through this opening of the file.
+    local: bool,
     found: Vec<Hid>,
 }
 
@@ -191,8 +201,10 @@ unsafe extern "C" fn collect(id: Hid, data: *mut c_void) -> Herr {
     }
     // SAFETY: the identifier is open.
     let object = unsafe { (f.H5VLobject)(id) };
-    let ours =
-        Handle::borrow(object).is_ok_and(|other| std::sync::Arc::ptr_eq(&other.file, &search.handle.file));
+    let ours = Handle::borrow(object).is_ok_and(|other| {
+        std::sync::Arc::ptr_eq(&other.file, &search.handle.file)
+            && (!search.local || other.opening == search.handle.opening)
+    });
     if ours {
         search.found.push(id);
     }
@@ -200,7 +212,7 @@ unsafe extern "C" fn collect(id: Hid, data: *mut c_void) -> Herr {
 }
 
 fn open_ids(library: &'static Library, handle: &Handle, types: c_uint) -> VolOutcome<Vec<Hid>> {
-    let mut search = Search { library, handle, kind: 0, found: Vec::new() };
+    let mut search = Search { library, handle, kind: 0, local: types & LOCAL != 0, found: Vec::new() };
     for (flag, kind) in COUNTED {
         if types & flag != 0 {
             search.kind = kind;
@@ -256,6 +268,7 @@ pub(super) unsafe extern "C" fn close(object: *mut c_void, _dxpl: Hid, _req: *mu
     guard_status(Handle::slot_of(object), |_| {
         // Chunks and values are written at the file's close even if objects stay open.
         let handle = Handle::take(object)?;
+        file_closed(object);
         handle.tree()?.flush()?;
         handle.close()?;
         Ok(OK)

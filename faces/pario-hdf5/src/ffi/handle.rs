@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use pario_container::{Kind, LinkName, ROOT_ID, Tree};
@@ -33,6 +34,8 @@ pub(crate) struct Handle {
     pub(crate) path: LinkName,
     /// Flags of the file at opening.
     pub(crate) flags: u32,
+    /// Number of the opening of the file through which the object was reached.
+    pub(crate) opening: u64,
 }
 
 static LIVE: LazyLock<Mutex<HashSet<usize>>> = LazyLock::new(|| Mutex::new(HashSet::new()));
@@ -50,13 +53,11 @@ impl Handle {
         path: LinkName,
     ) -> VolOutcome<Handle> {
         file.tree()?.hold(id)?;
-        Ok(Handle {
-            slot: near.slot,
-            file: file.clone(),
-            target: HandleTarget::Object(id),
-            path,
-            flags: near.flags,
-        })
+        // A file behind an external link has its own mode.
+        let own = if file.writable { super::abi::ACC_RDWR } else { 0 };
+        let flags = if Arc::ptr_eq(file, &near.file) { near.flags } else { own };
+        let (target, opening) = (HandleTarget::Object(id), near.opening);
+        Ok(Handle { slot: near.slot, file: file.clone(), target, path, flags, opening })
     }
 
     /// Hands the handle to HDF5.
@@ -133,6 +134,34 @@ impl Handle {
         }
         self.file.clone().drop_handle(self)
     }
+}
+
+static OPENINGS: AtomicU64 = AtomicU64::new(1);
+/// Handles of files that the program holds, by opening.
+static FILES: Mutex<Vec<(u64, usize)>> = Mutex::new(Vec::new());
+
+fn files() -> MutexGuard<'static, Vec<(u64, usize)>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number for a new opening of a file.
+pub(crate) fn new_opening() -> u64 {
+    OPENINGS.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The program has the handle of an opening.
+pub(crate) fn file_opened(opening: u64, pointer: *mut c_void) {
+    files().push((opening, pointer as usize));
+}
+
+/// The program has closed the handle of a file.
+pub(crate) fn file_closed(pointer: *mut c_void) {
+    files().retain(|(_, known)| *known != pointer as usize);
+}
+
+/// The handle that the program has of an opening.
+pub(crate) fn file_of(opening: u64) -> Option<*mut c_void> {
+    files().iter().find(|(known, _)| *known == opening).map(|(_, pointer)| *pointer as *mut c_void)
 }
 
 /// `H5I_type_t` of a kind of object.

@@ -48,6 +48,7 @@ pub(crate) fn object(
                 target: super::handle::HandleTarget::Object(group.id),
                 path: group.path,
                 flags: handle.flags,
+                opening: handle.opening,
             };
             find(library, &inside, &row.name.0, by.lapl)
         }

@@ -10,7 +10,7 @@ use super::abi::{
     ObjectOperator, TextArgs, Token, VisitArgs, VolOperation,
 };
 use super::failure::{Failure, VolOutcome, guard, guard_status};
-use super::handle::{Handle, HandleTarget, id_type};
+use super::handle::{Handle, HandleTarget, file_of, file_opened, id_type, new_opening};
 use super::library::Library;
 use super::link::{Registered, c_text};
 use super::location::{self, ObjectPlace, joined, ordered_links};
@@ -86,6 +86,7 @@ fn place_at(library: &Library, near: &Handle, start: &ObjectPlace, path: &[u8]) 
         target: HandleTarget::Object(start.id),
         path: start.path.clone(),
         flags: near.flags,
+        opening: near.opening,
     };
     location::find(library, &inside, path, super::abi::DEFAULT)
 }
@@ -124,6 +125,24 @@ pub(super) fn shown_name(handle: &Handle) -> VolOutcome<LinkName> {
     Ok(tree.path_of(id).unwrap_or_else(|| handle.path.clone()))
 }
 
+/// The handle that the program has of an object's file, so that HDF5 finds its identifier; a new one if it is closed.
+fn file_handle(near: &Handle, place: &ObjectPlace) -> *mut c_void {
+    let known = file_of(near.opening).filter(|pointer| {
+        Handle::borrow(*pointer).is_ok_and(|file| std::sync::Arc::ptr_eq(&file.file, &place.file))
+    });
+    known.unwrap_or_else(|| {
+        let opening = new_opening();
+        let target = HandleTarget::File { fapl: 0 };
+        let own = if place.file.writable { super::abi::ACC_RDWR } else { 0 };
+        let flags = if std::sync::Arc::ptr_eq(&near.file, &place.file) { near.flags } else { own };
+        let path = LinkName::from("/");
+        let raw =
+            Handle { slot: near.slot, file: place.file.clone(), target, path, flags, opening }.into_raw();
+        file_opened(opening, raw);
+        raw
+    })
+}
+
 pub(super) unsafe extern "C" fn get(
     object: *mut c_void,
     location: *const LocParams,
@@ -138,14 +157,7 @@ pub(super) unsafe extern "C" fn get(
         match operation(args) {
             0 => {
                 let target: &mut *mut *mut c_void = arguments(args);
-                let file = Handle {
-                    slot: handle.slot,
-                    file: place.file.clone(),
-                    target: HandleTarget::File { fapl: 0 },
-                    path: LinkName::from("/"),
-                    flags: handle.flags,
-                };
-                put(*target, file.into_raw());
+                put(*target, file_handle(handle, &place));
             }
             1 => {
                 let text: &mut TextArgs = arguments(args);

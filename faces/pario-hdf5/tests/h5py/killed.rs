@@ -11,7 +11,7 @@ import h5py, sys, itertools
 f = h5py.File("k.h5", "a")
 start = len(f)
 last = "d%06d" % (start - 1)
-if last in f and "n" not in f[last].attrs:
+if last in f and f[last].attrs.get("n") != start - 1:
     # The one before was killed while it made this dataset.
     del f[last]
     start -= 1

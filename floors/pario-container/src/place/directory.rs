@@ -114,6 +114,8 @@ impl Place for DirectoryPlace {
     }
 
     fn lock(&self, exclusive: bool) -> Result<()> {
+        // A lock of this place's own would exclude the new one.
+        *self.locked.lock().expect("no panic with the lock held") = None;
         let path = self.full(LOCK);
         let opened =
             OpenOptions::new().read(true).write(exclusive).create(exclusive).truncate(false).open(&path);

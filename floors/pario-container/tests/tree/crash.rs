@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pario_container::check::check;
-use pario_container::{Hex, LimitedPlace, LinkName, NewLink, ROOT_ID, Result, Tree};
+use pario_container::{Hex, LimitedPlace, LinkName, NewLink, ROOT_ID, Result, Tree, TreeAccess};
 
 use super::scene::{
     Random, WRITE, add_dataset, add_group, attribute, bytes, create, dataset, find, gzip, line, open, place,
@@ -22,6 +22,9 @@ fn at_every_step(prepare: fn(&mut Tree), act: fn(&mut Tree) -> Result<()>, judge
         let limited = Arc::new(LimitedPlace::new(dir.path().join("a.h5"), changes));
         // Died while opening: nothing was done.
         let returned = Tree::open(limited, WRITE).and_then(|mut tree| act(&mut tree)).is_ok();
+        // A reader that locks comes first; it finishes a journal too.
+        std::fs::write(dir.path().join("a.h5/.@lock"), "").unwrap();
+        drop(Tree::open(place(dir.path()), TreeAccess { write: false, lock: true }).unwrap());
         let mut tree = open(dir.path(), WRITE);
         judge(&mut tree, returned);
         tree.close().unwrap();

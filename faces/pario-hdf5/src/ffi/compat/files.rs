@@ -53,10 +53,14 @@ fn natively<T>(library: &Library, fapl: Hid, call: impl FnOnce(Hid) -> T) -> T {
     // SAFETY: list and connector are open.
     unsafe { (f.H5Pset_vol)(list, native, std::ptr::null()) };
     let result = call(list);
+    // SAFETY: the stack is put back below; closing clears it, and the program wants to see the error.
+    let errors = unsafe { (f.H5Eget_current_stack)() };
     // SAFETY: both were opened above.
     unsafe { (f.H5VLclose)(native) };
     // SAFETY: as above.
     unsafe { (f.H5Pclose)(list) };
+    // SAFETY: the stack was saved above; this closes it.
+    unsafe { (f.H5Eset_current_stack)(errors) };
     result
 }
 
