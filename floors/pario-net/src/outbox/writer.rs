@@ -338,7 +338,7 @@ impl Outbox {
             if self.memory.is_present(space.end) && ring.is_copied(lowest) {
                 let slots = self.readers.slots();
                 if readers::hindrance(&slots, lowest).is_none() {
-                    return self.take((ring, &slots), concerns, (space, lowest));
+                    return self.take(ring, &slots, concerns, space);
                 }
             }
             space
@@ -350,18 +350,20 @@ impl Outbox {
             let (ring, slots) = (self.ring.lock_copied(lowest), self.readers.slots());
             // A server that returned meanwhile may need records that are still there.
             if readers::hindrance(&slots, lowest).is_none() {
-                return self.take((ring, &slots), concerns, (space, lowest));
+                return self.take(ring, &slots, concerns, space);
             }
         }
     }
 
-    /// Reserves free space; memory before `lowest` is reused.
+    /// Reserves space whose memory is free.
     fn take(
         &self,
-        (mut ring, slots): (MutexGuard<'_, RingState>, &[ServerSlot]),
+        mut ring: MutexGuard<'_, RingState>,
+        slots: &[ServerSlot],
         concerns: &[Concern],
-        (space, lowest): (RecordSpace, u64),
+        space: RecordSpace,
     ) -> Result<Reserved, Fault> {
+        let lowest = space.end.saturating_sub(self.memory.capacity());
         readers::check_attached(slots, concerns)?;
         readers::check_unread(slots, lowest)?;
         ring.drop_before(&self.memory, lowest);

@@ -23,7 +23,7 @@ pub(in crate::drain) fn worker(store: &Arc<MemoryStore>) -> DrainWorker {
     let store: Arc<dyn Store> = Arc::clone(store) as Arc<dyn Store>;
     let (_, inbox) = crossbeam_channel::unbounded();
     let on_violation: ViolationHandler = Box::new(|session, what| panic!("{session} lied: {what}"));
-    let made = DrainWorker::new(SERVER, store, (inbox, Arc::new(Doorbell::new().unwrap())), on_violation);
+    let made = DrainWorker::new(SERVER, store, inbox, Arc::new(Doorbell::new().unwrap()), on_violation);
     DrainWorker { merge_wait: MergeWait::new(2), ..made }
 }
 

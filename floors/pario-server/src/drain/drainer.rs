@@ -38,7 +38,7 @@ impl Drainer {
         let (doorbell, views) = (Arc::new(Doorbell::new()?), DefinedViews::default());
         let lives =
             lives.and_then(|spec| RestartLog::begin(spec, &restart_log::boot(), MonotonicClock.now()));
-        let made = DrainWorker::new(index, store, (inbox, Arc::clone(&doorbell)), on_violation);
+        let made = DrainWorker::new(index, store, inbox, Arc::clone(&doorbell), on_violation);
         let worker = DrainWorker { io_queue: desk, stats, views: views.clone(), restart_log: lives, ..made };
         std::thread::Builder::new().name(format!("pario-drain-{index}")).spawn(move || {
             let _alarm = Alarm(on_end);

@@ -129,7 +129,8 @@ impl DrainWorker {
     pub(super) fn new(
         index: ServerIndex,
         store: Arc<dyn Store>,
-        (inbox, doorbell): (Receiver<DrainTask>, Arc<Doorbell>),
+        inbox: Receiver<DrainTask>,
+        doorbell: Arc<Doorbell>,
         on_violation: ViolationHandler,
     ) -> DrainWorker {
         DrainWorker {
