@@ -343,7 +343,9 @@ fn switches() -> Result<u64, BenchError> {
         let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
         let status = std::fs::read_to_string(task.path().join("status")).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        name.starts_with("pario-").then(|| line.trim().parse::<u64>().unwrap_or(0))
+        // The first thread has the name of the program, and is the one that waits.
+        let is_first = task.file_name().to_str() == Some(&std::process::id().to_string());
+        (name.starts_with("pario-") && !is_first).then(|| line.trim().parse::<u64>().unwrap_or(0))
     };
     Ok(tasks.flatten().filter_map(of).sum())
 }
