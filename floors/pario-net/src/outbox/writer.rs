@@ -355,7 +355,7 @@ impl Outbox {
         }
     }
 
-    /// Reserves space whose memory is free.
+    /// Reserves space with free memory.
     fn take(
         &self,
         mut ring: MutexGuard<'_, RingState>,
