@@ -195,6 +195,10 @@ impl Tree {
 
     /// Objects with files in the directory of `id`, itself included.
     fn inhabitants(&self, id: u64) -> Vec<u64> {
+        // Nothing lies inside a dataset; a search through all objects would make many creations slow.
+        if self.nodes.get(&id).is_some_and(|node| node.header.kind() != Kind::Group) {
+            return vec![id];
+        }
         let inside = |node: &&u64| self.is_inside(**node, id).unwrap_or(false);
         self.nodes.keys().filter(inside).copied().collect()
     }
