@@ -63,6 +63,41 @@ fn needs_root_no_locked_increment_is_lost() {
     fixture.end();
 }
 
+/// More waits than the manager queues for one client: the holder can still lock and unlock, and each of them ends.
+#[test]
+fn needs_root_many_waits_do_not_keep_the_holder_from_locking() {
+    const WAITS: usize = 150;
+    let fixture = MountFixture::new(1);
+    let dir = fixture.dir(0).to_owned();
+    let held = open(&dir);
+    rustix::fs::flock(&held, FlockOperation::LockExclusive).unwrap();
+    let spawn = |lock: fn(&Path)| {
+        let dir = dir.clone();
+        std::thread::spawn(move || lock(&dir))
+    };
+    let wait = |dir: &Path| {
+        let file = open(dir);
+        rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+    };
+    // Not scoped: if a lock hangs, the end of the fixture ends it.
+    let mut waits: Vec<_> = (0..WAITS).map(|_| spawn(wait)).collect();
+    let others = spawn(|dir| {
+        for number in 0..20 {
+            let file = File::create(dir.join(format!("other{number}"))).unwrap();
+            rustix::fs::flock(&file, FlockOperation::LockExclusive).unwrap();
+            rustix::fs::fcntl_lock(&file, FlockOperation::LockExclusive).unwrap();
+        }
+    });
+    eventually("other files are locked", || others.is_finished());
+    others.join().unwrap();
+    assert!(waits.iter().all(|wait| !wait.is_finished()));
+    rustix::fs::flock(&held, FlockOperation::Unlock).unwrap();
+    eventually("every wait ends", || waits.iter().all(|wait| wait.is_finished()));
+    waits.drain(..).for_each(|wait| wait.join().unwrap());
+    drop(held);
+    fixture.end();
+}
+
 /// The kernel function that a process waits in.
 fn waits_in(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default()

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use pario::LockCancel;
 use pario::core::InodeId;
@@ -18,12 +19,19 @@ use super::decode::{DecodeError, FuseOperation, MountLock, MountRequest, decode}
 use super::encode;
 use super::pages::{PageNotices, mark_serving_thread};
 use super::serve::{lock_call, page_request, serve};
-use crate::semantics::{FileSystem, PosixLockWait, PosixResult};
+use crate::semantics::{FileSystem, LockCall, PosixLockWait, PosixResult};
 
 /// Reading threads.
 const THREADS_MAX: usize = 16;
 /// A write with its heads.
 const MESSAGE_BYTES: usize = encode::DATA_BYTES_MAX + 4096;
+/// Requests that wait in queues of the manager: fewer than a client may have there, so that requests that do not wait have room. Further
+/// ones wait here for a place, and try again and again.
+const QUEUED_MAX: usize = 96;
+/// Those of one file: the work of a grant grows with its queue.
+const QUEUED_PER_FILE_MAX: usize = 8;
+/// Pause between two tries.
+const TRY_PAUSE: Duration = Duration::from_millis(500);
 /// Interrupts that are remembered because their request is not known to wait.
 const EARLY_MAX: usize = 256;
 
@@ -34,6 +42,7 @@ pub(super) struct FuseSession {
     system: FileSystem,
     pages: Arc<PageNotices>,
     waits: Mutex<LockWaits>,
+    queue_place_free: Condvar,
     /// Threads that wait for a request.
     idle: AtomicUsize,
     running: Mutex<usize>,
@@ -44,9 +53,34 @@ pub(super) struct FuseSession {
 #[derive(Debug, Default)]
 struct LockWaits {
     under_way: HashMap<u64, LockCancel>,
+    /// Those that wait in a queue of the manager, by file.
+    queued: HashMap<InodeId, usize>,
+    queued_total: usize,
     /// Numbers of requests that were interrupted before they began to wait.
     early: VecDeque<u64>,
     is_over: bool,
+}
+
+impl LockWaits {
+    fn has_place(&self, node: InodeId) -> bool {
+        let of_file = self.queued.get(&node).copied().unwrap_or(0);
+        of_file < QUEUED_PER_FILE_MAX && self.queued_total < QUEUED_MAX
+    }
+
+    fn enter_queue(&mut self, node: InodeId) {
+        *self.queued.entry(node).or_default() += 1;
+        self.queued_total += 1;
+    }
+
+    fn leave_queue(&mut self, node: InodeId) {
+        self.queued_total -= 1;
+        if let Some(count) = self.queued.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.queued.remove(&node);
+            }
+        }
+    }
 }
 
 impl FuseSession {
@@ -59,6 +93,7 @@ impl FuseSession {
             system,
             pages,
             waits: Mutex::default(),
+            queue_place_free: Condvar::new(),
             idle: AtomicUsize::new(0),
             running: Mutex::new(0),
             ended: Condvar::new(),
@@ -179,12 +214,12 @@ impl FuseSession {
             Err(Errno::AGAIN) => {}
             answer => return self.reply(request.unique, answer),
         }
-        let unique = request.unique;
+        let (unique, node) = (request.unique, InodeId(request.node));
         let Some(cancel) = self.begin_wait(unique) else { return self.reply(unique, Err(Errno::INTR)) };
         let session = Arc::clone(self);
         let wait = move || {
-            let answer = lock_call(&lock)
-                .and_then(|call| session.system.set_lock(lock.handle, &call, PosixLockWait::Until(&cancel)));
+            let answer =
+                lock_call(&lock).and_then(|call| session.wait_for_lock(node, lock.handle, &call, &cancel));
             session.waits().under_way.remove(&unique);
             session.reply(unique, answer.map(|()| Vec::new()));
         };
@@ -193,6 +228,42 @@ impl FuseSession {
             self.waits().under_way.remove(&unique);
             self.reply(unique, Err(Errno::NOLCK));
         }
+    }
+
+    fn wait_for_lock(
+        &self,
+        node: InodeId,
+        handle: u64,
+        call: &LockCall,
+        cancel: &LockCancel,
+    ) -> PosixResult<()> {
+        while !self.take_queue_place(node) {
+            if cancel.is_cancelled() {
+                return Err(Errno::INTR);
+            }
+            match self.system.set_lock(handle, call, PosixLockWait::No) {
+                Err(Errno::AGAIN) => {}
+                answer => return answer,
+            }
+        }
+        let answer = self.system.set_lock(handle, call, PosixLockWait::Until(cancel));
+        self.waits().leave_queue(node);
+        // Not one: the thread that is woken may wait for a place of another file.
+        self.queue_place_free.notify_all();
+        answer
+    }
+
+    /// A place in a queue of the manager; false if there was none for a while.
+    fn take_queue_place(&self, node: InodeId) -> bool {
+        let (mut waits, _) = self
+            .queue_place_free
+            .wait_timeout_while(self.waits(), TRY_PAUSE, |waits| !waits.has_place(node))
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_free = waits.has_place(node);
+        if is_free {
+            waits.enter_queue(node);
+        }
+        is_free
     }
 
     /// `None`: the request was interrupted already.
