@@ -8,7 +8,7 @@ use signal_hook::iterator::Signals;
 
 use crate::context::Context;
 use crate::error::{CliError, CliResult};
-use crate::signals::heeded;
+use crate::signals::{Stop, heeded};
 
 /// Arguments of `pario export`.
 #[derive(ClapArgs, Debug)]
@@ -41,6 +41,8 @@ pub(crate) struct ExportArgs {
 /// Runs the subcommand.
 pub(crate) fn run(context: &Context, args: &ExportArgs) -> CliResult {
     let name = context.partition_name(Some(&args.name))?;
+    // The second signal of a kind ends the process, also while a server does not answer.
+    Stop::default().catch()?;
     let mut signals =
         Signals::new(heeded()).map_err(|error| CliError::failed(format!("cannot catch signals: {error}")))?;
     let partition = context.mount(&name)?;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::dispatch;
 use super::export::ExportServer;
+use super::replies::CallOrigin;
 use super::rpc;
 
 /// Requests of one connection that are carried out at the same time.
@@ -25,7 +26,7 @@ const BUFFER_BYTES: usize = 16 << 10;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
-    pub(super) number: u64,
+    pub(super) origin: CallOrigin,
     stream: TcpStream,
     reader: Mutex<BufReader<TcpStream>>,
     replies: Mutex<TcpStream>,
@@ -36,7 +37,7 @@ pub(super) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(super) fn new(number: u64, stream: TcpStream) -> io::Result<ClientConnection> {
+    pub(super) fn new(origin: CallOrigin, stream: TcpStream) -> io::Result<ClientConnection> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(STALL))?;
         stream.set_write_timeout(Some(STALL))?;
@@ -44,7 +45,7 @@ impl ClientConnection {
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&stream, SILENCE)?;
         Ok(ClientConnection {
-            number,
+            origin,
             reader: Mutex::new(BufReader::with_capacity(BUFFER_BYTES, stream.try_clone()?)),
             replies: Mutex::new(stream.try_clone()?),
             stream,
@@ -85,7 +86,7 @@ impl ClientConnection {
             if was_last && let Err(error) = self.add_thread(server) {
                 tracing::debug!(%error, "no further thread for a client");
             }
-            let reply = dispatch::answer(server.exported(), &record);
+            let reply = dispatch::answer(server.exported(), self.origin, &record);
             if !reply.is_some_and(|reply| self.send(&reply)) {
                 self.end(Shutdown::Both);
                 break;

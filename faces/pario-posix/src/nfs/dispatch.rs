@@ -1,6 +1,7 @@
 //! One record: decoded, carried out, answered.
 
 use super::exported::Exported;
+use super::replies::{CallKey, CallOrigin, KnownCall};
 use super::rpc::{self, Call, CallRefusal, Credential};
 use super::xdr::{MalformedXdr, XdrReader, XdrWriter};
 use super::{NFS_PROTOCOL, creating, data, listing, mounting, names, objects};
@@ -8,21 +9,41 @@ use super::{NFS_PROTOCOL, creating, data, listing, mounting, names, objects};
 const NFS_PROGRAM: u32 = 100_003;
 const MOUNT_PROGRAM: u32 = 100_005;
 
-/// The reply to a record; `None`: it is not a call, and the connection ends.
-pub(super) fn answer(export: &Exported, record: &[u8]) -> Option<Vec<u8>> {
+/// SETATTR, and the procedures that change names: carried out twice they have another result.
+fn changes_once(call: &Call<'_>) -> bool {
+    call.program == NFS_PROGRAM && matches!(call.procedure, 2 | 8..=15)
+}
+
+/// The reply to a record; `None`: it is not a call, or it is carried out for another connection of the client, and the connection ends.
+pub(super) fn answer(export: &Exported, origin: CallOrigin, record: &[u8]) -> Option<Vec<u8>> {
     let call = match rpc::decode_call(record) {
         Ok(call) => call,
         Err(reply) => return reply,
     };
+    if !changes_once(&call) {
+        return Some(reply_to(export, call));
+    }
+    let key = CallKey::new(origin, record);
+    match export.replies.begin(key, origin) {
+        KnownCall::New => {}
+        KnownCall::UnderWay => return None,
+        KnownCall::Answered(reply) => return Some(reply),
+    }
+    let reply = reply_to(export, call);
+    export.replies.end(key, &reply);
+    Some(reply)
+}
+
+fn reply_to(export: &Exported, call: Call<'_>) -> Vec<u8> {
     let number = call.number;
     let mut out = rpc::begin_reply(number);
-    Some(match carry_out(export, call, &mut out) {
+    match carry_out(export, call, &mut out) {
         Ok(()) => rpc::end_reply(out),
         Err(refusal) => {
             tracing::debug!(?refusal, number, "a call is refused");
             rpc::refuse(number, refusal)
         }
-    })
+    }
 }
 
 fn carry_out(export: &Exported, call: Call<'_>, out: &mut XdrWriter) -> Result<(), CallRefusal> {

@@ -17,6 +17,7 @@ use pario::{MonotonicClock, Partition};
 use super::allow::AllowedNetwork;
 use super::connection::ClientConnection;
 use super::exported::Exported;
+use super::replies::CallOrigin;
 use crate::semantics::FileSystem;
 
 /// Each has up to four records and replies of 1 MiB in memory: 256 MiB in the worst case.
@@ -179,7 +180,7 @@ impl ExportServer {
 
     /// Removes a connection after its last thread has ended.
     pub(super) fn forget(&self, connection: &ClientConnection) {
-        self.clients().connections.remove(&connection.number);
+        self.clients().connections.remove(&connection.origin.connection);
         self.changed.notify_all();
     }
 
@@ -240,7 +241,7 @@ impl ExportServer {
             return Err(io::Error::other(text));
         }
         let number = clients.next;
-        let connection = Arc::new(ClientConnection::new(number, stream)?);
+        let connection = Arc::new(ClientConnection::new(CallOrigin { address, connection: number }, stream)?);
         clients.next += 1;
         clients.connections.insert(number, Arc::clone(&connection));
         drop(clients);

@@ -15,6 +15,7 @@ use super::export::ExportOptions;
 use super::handle;
 use super::open_files::OpenFiles;
 use super::permission::{self, EXECUTE, WRITE};
+use super::replies::RecentReplies;
 use super::rpc::Credential;
 use super::status::{NfsResult, NfsStatus};
 use super::window::ChangeWindows;
@@ -29,6 +30,7 @@ pub(super) struct Exported {
     pub(super) options: ExportOptions,
     pub(super) open: OpenFiles,
     pub(super) cookies: Cookies,
+    pub(super) replies: RecentReplies,
     windows: ChangeWindows,
     /// Random number of this start.
     start: u64,
@@ -48,6 +50,7 @@ impl Exported {
             options,
             open: OpenFiles::new(&system),
             cookies: Cookies::default(),
+            replies: RecentReplies::default(),
             windows: ChangeWindows::default(),
             start,
             system,

@@ -23,6 +23,7 @@ mod names;
 mod objects;
 mod open_files;
 mod permission;
+mod replies;
 mod rpc;
 mod status;
 mod window;

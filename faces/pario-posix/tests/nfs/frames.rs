@@ -97,6 +97,29 @@ fn frames_that_lie_end_their_connection_only() {
     user.create("f", 0o600).unwrap();
 }
 
+#[test]
+fn a_call_that_is_sent_again_over_a_new_connection_is_carried_out_once() {
+    let exported = ExportedPartition::new();
+    let root = [&[0, 0, 0, 28][..], &exported.root().root.data].concat();
+    let set = [0; 24];
+    let make = frame(NFS, 9, &[&root[..], &[0, 0, 0, 4], b"made", &set].concat());
+    let status = |reply: &[u8]| u32::from_be_bytes(reply[28..32].try_into().unwrap());
+    let first = send(&exported, &make);
+    assert_eq!(status(&first), 0);
+    assert_eq!(send(&exported, &make), first, "the same reply");
+    // Another call, and the same bytes twice on one connection, are calls of their own.
+    let mut other = make.clone();
+    other[7] += 1;
+    assert_eq!(status(&send(&exported, &other)), 17);
+    let remove = frame(NFS, 13, &[&root[..], &[0, 0, 0, 4], b"made"].concat());
+    let twice = send(&exported, &[&remove[..], &remove].concat());
+    let length =
+        usize::try_from(u32::from_be_bytes(twice[..4].try_into().unwrap()) & 0x7fff_ffff).unwrap() + 4;
+    let mut results = [status(&twice), status(&twice[length..])];
+    results.sort_unstable();
+    assert_eq!(results, [0, 2], "removed once");
+}
+
 /// Valid arguments of each procedure, with the handles of the root, a directory and a file.
 fn valid_frames(exported: &ExportedPartition) -> Vec<Vec<u8>> {
     let mut user = exported.root();
