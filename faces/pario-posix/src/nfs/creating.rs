@@ -140,6 +140,7 @@ fn use_existing(
     }
     if wanted.size.is_some() {
         permission::require_write(&attr, user)?;
+        let _change = export.mark_change(attr.inode);
         let rest = WantedAttributes {
             mode: None,
             uid: None,
@@ -279,6 +280,7 @@ fn link_inode(export: &Exported, file: InodeId, place: DirName<'_>) -> NfsResult
     if attr.kind == FileKind::Directory {
         return Err(NfsStatus::IsDirectory);
     }
+    let _change = export.mark_change(file);
     export.system.link(file, place)?;
     export.attributes(file)
 }

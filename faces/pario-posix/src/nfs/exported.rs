@@ -18,7 +18,7 @@ use super::permission::{self, EXECUTE, WRITE};
 use super::replies::RecentReplies;
 use super::rpc::Credential;
 use super::status::{NfsResult, NfsStatus};
-use super::window::ChangeWindows;
+use super::window::{ChangeWindow, ChangeWindows};
 use super::xdr::XdrWriter;
 use crate::semantics::FileSystem;
 
@@ -104,6 +104,11 @@ impl Exported {
         let after = self.attributes(inode).ok();
         let before = window.is_alone().then_some(before);
         Changed { result, around: AroundChange { before, after } }
+    }
+
+    /// Marks a change of an inode that is a part of another one, while the result is held: its links, or its length by a creation.
+    pub(super) fn mark_change(&self, inode: InodeId) -> ChangeWindow<'_> {
+        self.windows.open(inode)
     }
 
     /// Changes the names of a directory, if the user may.

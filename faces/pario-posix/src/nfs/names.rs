@@ -55,6 +55,7 @@ pub(super) fn remove(
         if attr.kind == FileKind::Directory {
             return Err(NfsStatus::IsDirectory);
         }
+        let _change = export.mark_change(attr.inode);
         export.system.unlink(dir, name)?;
         forget_unnamed(export, attr);
         Ok(())
@@ -180,6 +181,7 @@ fn rename_between(
         Err(Errno::NOENT) => None,
         Err(error) => return Err(error.into()),
     };
+    let _changes = [Some(source), target].map(|attr| attr.map(|attr| export.mark_change(attr.inode)));
     export.system.rename(from.place, to.place, RenameMode::Replace)?;
     if let Some(target) = target.filter(|target| target.inode != source.inode) {
         forget_unnamed(export, &target);

@@ -89,6 +89,23 @@ fn files_are_created_in_three_ways() {
 }
 
 #[test]
+fn attributes_around_a_creation_enclose_it() {
+    let exported = ExportedPartition::new();
+    let mut user = exported.root();
+    let root = user.root.clone();
+    for name in ["one", "two"] {
+        let known = user.attributes(&root).unwrap();
+        let args = CREATE3args { where_: place(&root, name), how: createhow3::GUARDED(with_mode(0o600)) };
+        let around = plain(now(user.nfs.create(&args)).unwrap()).unwrap().dir_wcc;
+        let (Nfs3Option::Some(before), Nfs3Option::Some(after)) = (around.before, around.after) else {
+            panic!("a lone creation has attributes before and after");
+        };
+        assert_eq!((before.size, before.mtime, before.ctime), (known.size, known.mtime, known.ctime));
+        assert!(before.mtime != after.mtime && after.size == before.size + 1);
+    }
+}
+
+#[test]
 fn directories_and_special_files_are_made() {
     let exported = ExportedPartition::new();
     let mut user = exported.root();
