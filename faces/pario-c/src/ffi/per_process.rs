@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A value that each process makes for itself.
 pub(crate) struct PerProcess<T> {
-    current: AtomicPtr<Owned<T>>,
+    current: AtomicPtr<OfProcess<T>>,
 }
 
-struct Owned<T> {
+struct OfProcess<T> {
     generation: u64,
     value: T,
 }
@@ -28,11 +28,11 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         let mut current = self.current.load(Ordering::Acquire);
         loop {
             // SAFETY: null, or a value that is never freed.
-            let found: Option<&'static Owned<T>> = unsafe { current.as_ref() };
+            let found: Option<&'static OfProcess<T>> = unsafe { current.as_ref() };
             if let Some(owned) = found.filter(|owned| owned.generation == generation) {
                 return &owned.value;
             }
-            let made = Box::into_raw(Box::new(Owned { generation, value: make() }));
+            let made = Box::into_raw(Box::new(OfProcess { generation, value: make() }));
             match self.current.compare_exchange(current, made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => current = made,
                 Err(other) => {

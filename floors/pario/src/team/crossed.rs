@@ -52,7 +52,7 @@ fn lock() -> MutexGuard<'static, Vec<NotedWait>> {
 
 /// A member that may be compared with those that wait on other handles.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiter<'a> {
+pub(super) struct WaitingMember<'a> {
     pub(super) core: &'a Arc<TeamCore>,
     pub(super) caller: Caller,
 }
@@ -88,11 +88,11 @@ impl WaitNote {
     /// Notes the wait of a member in the incomplete `round`, and finds out whether it is crossed with waits on other handles.
     pub(super) fn check(
         &mut self,
-        waiter: &Waiter<'_>,
+        waiter: &WaitingMember<'_>,
         state: &TeamState,
         round: &Round,
     ) -> Option<CrossedCalls> {
-        let Waiter { core, caller } = waiter;
+        let WaitingMember { core, caller } = waiter;
         let thread = core.placed(caller).filter(|_| caller.set == 0)?;
         let mates: Vec<PlacedThread> = state.mates.iter().filter_map(|mate| core.placed(mate)).collect();
         let what = format!("{} on {}", round.function.name(), core.name);

@@ -13,7 +13,7 @@ use pario_sys::processors::processors;
 
 use super::core::{TeamCore, TeamState};
 use super::counts::{add, print_line};
-use super::crossed::{CHECK, WaitNote, Waiter};
+use super::crossed::{CHECK, WaitNote, WaitingMember};
 use super::error::{TeamCode, TeamError, TeamResult};
 use super::round::{Caller, Round};
 
@@ -29,7 +29,7 @@ pub(super) struct Patience<'a> {
     limit: Option<Duration>,
     noticed: bool,
     /// The member that waits, if it can be compared with those of other handles.
-    waiter: Option<Waiter<'a>>,
+    waiter: Option<WaitingMember<'a>>,
 }
 
 impl<'a> Patience<'a> {
@@ -43,7 +43,7 @@ impl<'a> Patience<'a> {
 
     /// The patience of a member.
     pub(super) fn of(core: &'a Arc<TeamCore>, caller: &Caller) -> Patience<'a> {
-        Patience { waiter: Some(Waiter { core, caller: *caller }), ..Patience::new(core) }
+        Patience { waiter: Some(WaitingMember { core, caller: *caller }), ..Patience::new(core) }
     }
 
     /// Time since the wait began.

@@ -7,7 +7,7 @@ use pario::core::Size;
 
 use super::CommonArgs;
 use crate::kernel::BtioClass;
-use crate::team::{self, TeamKernel, TeamPlan, TeamSide};
+use crate::team::{self, TeamBenchPlan, TeamKernel, TeamSide};
 use crate::{BenchError, BenchResult};
 
 /// Most threads of a team.
@@ -53,7 +53,7 @@ pub(super) struct TeamArgs {
 }
 
 impl TeamArgs {
-    fn plan(&self) -> BenchResult<TeamPlan> {
+    fn plan(&self) -> BenchResult<TeamBenchPlan> {
         let quick = self.common.quick;
         let usual = if self.kernel == TeamKernel::Images { 32 << 20 } else { 128 << 20 };
         let size = self.size.unwrap_or(Size(if quick { usual / 4 } else { usual }));
@@ -81,7 +81,7 @@ impl TeamArgs {
         if self.kernel != TeamKernel::Micro && !(threads.is_empty() && parts.is_empty()) {
             return Err(BenchError::usage("--threads, --parts and --sweep are options of micro"));
         }
-        Ok(TeamPlan {
+        Ok(TeamBenchPlan {
             dir: self.common.dir.clone(),
             kernel: self.kernel,
             pairs: self.common.pairs()?,

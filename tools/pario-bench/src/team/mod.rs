@@ -73,7 +73,7 @@ impl TeamKernel {
 
 /// Checked options of `bench team`.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct TeamPlan {
+pub(crate) struct TeamBenchPlan {
     /// Directory; the system's temporary directory if `None`.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) kernel: TeamKernel,
@@ -98,7 +98,7 @@ pub(crate) struct TeamPlan {
     pub(crate) entries: u64,
 }
 
-impl TeamPlan {
+impl TeamBenchPlan {
     /// Whether the published figures apply to this plan.
     fn is_promised(&self) -> bool {
         !self.sync && self.threads.is_empty() && self.parts.is_empty()
@@ -107,7 +107,7 @@ impl TeamPlan {
 
 /// State of a run.
 struct TeamBench<'a> {
-    plan: &'a TeamPlan,
+    plan: &'a TeamBenchPlan,
     testbed: Testbed,
     progress: BenchProgress,
     figures: Figures,
@@ -170,7 +170,7 @@ impl TeamReport {
 }
 
 /// Runs the benchmark; its plan must be checked.
-pub(crate) fn run(plan: &TeamPlan) -> Result<TeamReport, BenchError> {
+pub(crate) fn run(plan: &TeamBenchPlan) -> Result<TeamReport, BenchError> {
     let testbed = Testbed::new(plan.dir.as_deref())?;
     let machine = Machine::here(testbed.dir());
     let mut bench = TeamBench {
