@@ -183,9 +183,13 @@ fn whoever_overwrites_blocks_has_them_and_no_byte_of_them_travels() {
         // Eight iterations of nine moved four blocks from one server; a server with an outdated owner asks again, in runs where some home
         // servers have not received the report yet.
         assert!(own.takes <= 3 * (1 + BLOCKS) && own.passed_on <= 3 * BLOCKS, "{own:?}");
-        let passed = group.allgather(&own.passed_on.to_le_bytes()).unwrap();
-        let total: u64 = passed.iter().map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())).sum();
-        assert_eq!(total, 8 * BLOCKS);
+        // A server counts a block that it has passed on after the receiver has it.
+        let total = || {
+            let passed = group.allgather(&stats(&file).passed_on.to_le_bytes()).unwrap();
+            passed.iter().map(|bytes| u64::from_le_bytes(bytes[..].try_into().unwrap())).sum::<u64>()
+        };
+        let found = (0..10_000).map(|_| total()).find(|total| *total == 8 * BLOCKS);
+        assert!(found.is_some(), "{} blocks were passed on", total());
         group.barrier().unwrap();
         // A part of a block is written at its owner.
         if rank == 1 {
