@@ -265,13 +265,7 @@ impl Tree {
             return self.remove_object(id);
         }
         let flushed = self.flush_object(id);
-        let node = self.node_mut(id)?;
-        node.log.close();
-        node.data = None;
-        node.heap = None;
-        if let Some(links) = &mut node.links {
-            links.log_mut().close();
-        }
+        self.node_mut(id)?.close();
         flushed
     }
 

@@ -70,6 +70,13 @@ impl Place for DirectoryPlace {
         Ok(Arc::new(DirectoryFile { file, path: self.full(path) }))
     }
 
+    fn create(&self, path: &str) -> Result<Arc<dyn PlaceFile>> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.full(path));
+        let file = file.map_err(self.fault("create", path))?;
+        Ok(Arc::new(DirectoryFile { file, path: self.full(path) }))
+    }
+
     fn create_dir(&self, path: &str) -> Result<()> {
         match fs::create_dir(self.full(path)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),

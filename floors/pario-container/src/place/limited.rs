@@ -68,6 +68,12 @@ impl Place for LimitedPlace {
         Ok(Arc::new(LimitedFile { inner, path: path.into(), budget: self.budget.clone() }))
     }
 
+    fn create(&self, path: &str) -> Result<Arc<dyn PlaceFile>> {
+        self.budget.spend(path)?;
+        let inner = self.inner.create(path)?;
+        Ok(Arc::new(LimitedFile { inner, path: path.into(), budget: self.budget.clone() }))
+    }
+
     fn create_dir(&self, path: &str) -> Result<()> {
         self.budget.spend(path)?;
         self.inner.create_dir(path)

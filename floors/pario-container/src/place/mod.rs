@@ -36,9 +36,11 @@ pub trait Place: Debug + Send + Sync {
     fn write_new(&self, path: &str, bytes: &[u8]) -> Result<()>;
     /// Opens a file, for writing too if `write`; then it is created if missing.
     fn open(&self, path: &str, write: bool) -> Result<Arc<dyn PlaceFile>>;
+    /// Creates a file, or empties one that exists, and opens it for reading and writing.
+    fn create(&self, path: &str) -> Result<Arc<dyn PlaceFile>>;
     /// Creates a directory; one that exists is fine.
     fn create_dir(&self, path: &str) -> Result<()>;
-    /// Renames a file or directory. No target exists.
+    /// Renames a file or directory; a file that is open stays open. No target exists.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
     /// Removes a file or symbolic link; a missing one is fine.
     fn remove_file(&self, path: &str) -> Result<()>;
