@@ -5,6 +5,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::bytes::Hex;
+use crate::data::OpenData;
 use crate::error::{Result, TreeError};
 use crate::header::{
     DataLayout, DataSpace, Dataset, FilterSpec, Header, HeaderRecord, Kind, ObjectBody, TypeRecord,
@@ -100,11 +101,10 @@ impl Tree {
                 }
                 Err(TreeError::NoObject(_)) if self.table(at)?.get(name).is_none() => {
                     let utf8 = std::str::from_utf8(&name.0).is_ok();
-                    self.create_named(
-                        NewLink { group: at, name, utf8 },
-                        ObjectBody::Group { properties: properties.clone() },
-                        false,
-                    )?
+                    let body = ObjectBody::Group { properties: properties.clone() };
+                    let group = self.create_named(NewLink { group: at, name, utf8 }, body, false)?;
+                    self.node_mut(group)?.close();
+                    group
                 }
                 Err(error) => return Err(error),
             };
@@ -120,9 +120,7 @@ impl Tree {
         let header =
             Header { id, body, created, links: 0, comment: None, attributes: Vec::new(), next_order: 0 };
         let paths = Paths::shared(id, header.kind());
-        let (log, links) = make(&*self.place, &paths, &header)?;
-        let mut node = TreeNode::new(Home::Shared, header, log);
-        node.links = links;
+        let node = make(&*self.place, &paths, Home::Shared, header)?;
         self.nodes.insert(id, node);
         Ok(id)
     }
@@ -140,9 +138,7 @@ impl Tree {
             Header { id, body, created, links: 1, comment: None, attributes: Vec::new(), next_order: 0 };
         let paths = Paths::named(self.paths(group)?.inside(), name, header.kind());
         self.clear(&paths)?;
-        let (log, links) = make(&*self.place, &paths, &header)?;
-        let mut node = TreeNode::new(Home::Named { parent: group, name: name.clone() }, header, log);
-        node.links = links;
+        let node = make(&*self.place, &paths, Home::Named { parent: group, name: name.clone() }, header)?;
         let row =
             LinkRow { name: name.clone(), target: LinkTarget::Hard { id, shared: false }, order: 0, utf8 };
         self.put_link(group, row)?;
@@ -202,21 +198,27 @@ impl NewDataset {
     }
 }
 
-/// The files of a new object, the header last but one: what lacks a header is no object.
-fn make(place: &dyn Place, paths: &Paths, header: &Header) -> Result<(Log, Option<LinkTable>)> {
+/// The files of a new object, the header first: a file beside a header without a link is removed with it.
+fn make(place: &dyn Place, paths: &Paths, home: Home, header: Header) -> Result<TreeNode> {
     let mut links = None;
     if header.kind() == Kind::Group {
         place.create_dir(&paths.main())?;
-        links = Some(LinkTable::create(place, &paths.links())?);
+        links = Some(LinkTable::create_unlinked(place, &paths.links())?);
     }
-    let log = Log::create(place, &paths.header(), &[HeaderRecord::Object(Box::new(header.clone()))])?;
+    let record = HeaderRecord::Object(Box::new(header));
+    let log = Log::create_unlinked(place, &paths.header(), std::slice::from_ref(&record))?;
+    let HeaderRecord::Object(header) = record else { unreachable!("made above") };
+    let mut data = None;
     if let Some(dataset) = header.dataset()
         && dataset.layout == DataLayout::Contiguous
     {
-        let file = place.open(&paths.main(), true)?;
-        if dataset.fill.is_none() {
+        let file = place.create(&paths.main())?;
+        if dataset.fill.is_none() && dataset.bytes() > 0 {
             file.set_size(dataset.bytes())?;
         }
+        data = Some(OpenData::contiguous(file));
     }
-    Ok((log, links))
+    let mut node = TreeNode::new(home, *header, log);
+    (node.links, node.data) = (links, data);
+    Ok(node)
 }

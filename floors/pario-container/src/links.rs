@@ -93,6 +93,12 @@ impl LinkTable {
         Ok(LinkTable { log, rows: BTreeMap::new(), next: 0 })
     }
 
+    /// The table of a group that has no link yet.
+    pub(crate) fn create_unlinked(place: &dyn Place, path: &str) -> Result<LinkTable> {
+        let log = Log::create_unlinked(place, path, &[LinkRecord::Next(0)])?;
+        Ok(LinkTable { log, rows: BTreeMap::new(), next: 0 })
+    }
+
     pub(crate) fn load(place: &dyn Place, path: &str) -> Result<Option<LinkTable>> {
         let Some((log, records)) = Log::load(place, path)? else { return Ok(None) };
         let mut table = LinkTable { log, rows: BTreeMap::new(), next: 0 };

@@ -32,6 +32,14 @@ impl Log {
         Ok(Log { path: path.into(), end: length(text.len()), file: None, records: records.len() })
     }
 
+    /// The log of an object that has no link yet, and stays open. A file that is torn belongs to no object.
+    pub(crate) fn create_unlinked<T: Serialize>(place: &dyn Place, path: &str, records: &[T]) -> Result<Log> {
+        let text: String = records.iter().map(line::encode).collect();
+        let file = place.create(path)?;
+        file.write_at(0, text.as_bytes())?;
+        Ok(Log { path: path.into(), end: length(text.len()), file: Some(file), records: records.len() })
+    }
+
     /// The log at `path` and its records; `None` if there is no such file.
     pub(crate) fn load<T: DeserializeOwned>(place: &dyn Place, path: &str) -> Result<Option<(Log, Vec<T>)>> {
         let Some(bytes) = place.read(path)? else { return Ok(None) };
@@ -104,6 +112,11 @@ impl Log {
     pub(crate) fn moved(&mut self, path: String) {
         self.path = path;
         self.file = None;
+    }
+
+    /// The file was renamed alone; it stays open.
+    pub(crate) fn renamed(&mut self, path: String) {
+        self.path = path;
     }
 
     /// Closes the descriptor; the next append opens it again.

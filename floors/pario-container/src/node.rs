@@ -1,7 +1,7 @@
 //! An object of an open tree: its home, its header, and what is open of it.
 
 use crate::error::Result;
-use crate::header::{Header, HeaderRecord, Kind};
+use crate::header::{DataLayout, Header, HeaderRecord, Kind};
 use crate::heap::Heap;
 use crate::links::LinkTable;
 use crate::log::Log;
@@ -110,6 +110,26 @@ impl TreeNode {
             self.log.rewrite(place, &[HeaderRecord::Object(Box::new(self.header.clone()))])?;
         }
         Ok(())
+    }
+
+    /// Closes all files; nothing is held back. They are opened again when needed.
+    pub(crate) fn close(&mut self) {
+        self.log.close();
+        self.data = None;
+        self.heap = None;
+        if let Some(links) = &mut self.links {
+            links.log_mut().close();
+        }
+    }
+
+    /// The files of an object that is no group were renamed.
+    pub(crate) fn renamed(&mut self, paths: &Paths) {
+        self.log.renamed(paths.header());
+        self.heap = None;
+        let contiguous = |dataset: &crate::header::Dataset| dataset.layout == DataLayout::Contiguous;
+        if !self.header.dataset().is_some_and(contiguous) {
+            self.data = None;
+        }
     }
 
     /// The object's files were renamed.

@@ -63,6 +63,9 @@ impl Tree {
         let (from, inside) = (self.paths(id)?, self.paths(group)?.inside());
         let to = Paths::named(inside.clone(), name, from.kind);
         self.clear(&to)?;
+        if from.kind != Kind::Group {
+            return self.name_unlinked(at, id, &from, &to);
+        }
         let mut steps = renames(&from, &to);
         steps.push(JournalStep::Header { id, path: to.header(), record: HeaderRecord::Links(1) });
         let row = LinkRow {
@@ -77,6 +80,36 @@ impl Tree {
             record: LinkRecord::Put(row),
         });
         self.carry_out(&steps, Some((id, Home::Named { parent: group, name: name.clone() })))
+    }
+
+    /// Gives a dataset or datatype its first name, without a journal: until the line of the link table is written, the object
+    /// is a leftover wherever its files lie. The header moves first, since files beside it are removed with it.
+    fn name_unlinked(&mut self, at: NewLink<'_>, id: u64, from: &Paths, to: &Paths) -> Result<()> {
+        let NewLink { group, name, utf8 } = at;
+        let place = self.place.clone();
+        self.flush_object(id)?;
+        let files: Vec<(String, String)> = from.all().into_iter().zip(to.all()).rev().collect();
+        let target = LinkTarget::Hard { id, shared: false };
+        let named = files
+            .iter()
+            .try_for_each(|(from, to)| journal::rename(&*place, from, to))
+            .and_then(|()| {
+                self.node_mut(id)?.renamed(to);
+                self.commit_header(id, HeaderRecord::Links(1))
+            })
+            .and_then(|()| self.put_link(group, LinkRow { name: name.clone(), target, order: 0, utf8 }));
+        let node = self.node_mut(id)?;
+        if named.is_ok() {
+            node.home = Home::Named { parent: group, name: name.clone() };
+            return Ok(());
+        }
+        // The object goes on without a name; what cannot be moved back is removed by the next writer.
+        node.renamed(from);
+        node.header.links = 0;
+        for (from, to) in &files {
+            let _ = journal::rename(&*place, to, from);
+        }
+        named
     }
 
     /// Directory of `group` after `id`, the group itself or one above it, has moved to `.@objects`.
@@ -272,9 +305,9 @@ impl Tree {
         self.nodes.remove(&id);
         match paths.kind {
             Kind::Group => self.place.remove_tree(&paths.main()),
-            // The header first: what lacks one is no object.
+            // The header last: a file is recognised as a leftover by the header beside it.
             Kind::Dataset | Kind::Type => {
-                paths.all().iter().rev().try_for_each(|path| self.place.remove_file(path))
+                paths.all().iter().try_for_each(|path| self.place.remove_file(path))
             }
         }
     }

@@ -91,6 +91,14 @@ fn strangers(tree: &Tree, dir: &str, known: &HashSet<String>, found: &mut Vec<St
             }
             continue;
         }
+        if dir.strip_suffix('/') == Some(OBJECTS)
+            && !known.contains(name)
+            && name.bytes().all(|byte| byte.is_ascii_digit())
+        {
+            // The header has got a name already, the data has not.
+            found.push(path);
+            continue;
+        }
         let Some(leaf) = name.strip_prefix('.').map(|rest| rest.split('@').next().unwrap_or(rest)) else {
             continue;
         };

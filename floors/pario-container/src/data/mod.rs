@@ -42,6 +42,13 @@ pub(crate) struct OpenData {
     engine: Option<Box<dyn ExternalFilters>>,
 }
 
+impl OpenData {
+    /// The data of a contiguous dataset.
+    pub(crate) fn contiguous(file: Arc<dyn PlaceFile>) -> OpenData {
+        OpenData { file, map: ChunkMap::default(), log: None, cache: ChunkCache::default(), engine: None }
+    }
+}
+
 impl Tree {
     pub(crate) fn dataset(&self, id: u64) -> Result<&Dataset> {
         self.expect_kind(id, Kind::Dataset)?;

@@ -57,6 +57,77 @@ fn create_dataset() {
 }
 
 #[test]
+fn create_without_a_name_and_link() {
+    at_every_step(
+        |tree| {
+            add_group(tree, ROOT_ID, "g").unwrap();
+        },
+        |tree| {
+            let group = find(tree, "g").unwrap();
+            for (name, chunk) in [("x", None), ("y", Some(&[2][..]))] {
+                let mut new = dataset(&[4], &[Some(4)], chunk);
+                new.filters = chunk.map(|_| gzip()).into_iter().collect();
+                let id = tree.create_anonymous(new.body()?, false)?;
+                tree.write_elements(id, &[(0, 4)], &bytes(&[1, 2, 3, 4]))?;
+                tree.create_attribute(id, attribute("n", 3))?;
+                tree.link_hard(NewLink { group, name: &LinkName::from(name), utf8: true }, id)?;
+                tree.create_attribute(id, attribute("m", 4))?;
+            }
+            Ok(())
+        },
+        |tree, returned| {
+            for name in ["g/x", "g/y"] {
+                let Some(id) = find(tree, name) else { return assert!(!returned) };
+                assert_eq!(read(tree, id, 4), [1, 2, 3, 4], "data came before the name");
+                let header = tree.header(id).unwrap();
+                assert_eq!(header.links, 1);
+                assert_eq!(header.attributes[0].value.0, 3_i32.to_le_bytes());
+                assert!(header.attributes.len() == 2 || !returned);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_name_that_cannot_be_written_leaves_the_object_usable() {
+    for changes in 0..60 {
+        let dir = tempfile::tempdir().unwrap();
+        create(dir.path()).close().unwrap();
+        let limited = Arc::new(LimitedPlace::new(dir.path().join("a.h5"), changes));
+        let Ok(mut tree) = Tree::open(limited.clone(), WRITE) else { continue };
+        let Ok(id) = tree.create_anonymous(line(2).body().unwrap(), false) else { continue };
+        let name = LinkName::from("x");
+        let named = tree.link_hard(NewLink { group: ROOT_ID, name: &name, utf8: true }, id);
+        assert_eq!(named.is_ok(), find(&mut tree, "x").is_some());
+        if named.is_ok() {
+            return assert!(changes > 2);
+        }
+        assert_eq!(tree.header(id).unwrap().links, 0);
+        assert_eq!(read(&mut tree, id, 2), [0, 0]);
+    }
+    panic!("60 changes were not enough");
+}
+
+#[test]
+fn a_removal_that_died_leaves_no_elements_to_the_next_dataset_of_that_name() {
+    at_every_step(
+        |tree| {
+            let id = add_dataset(tree, ROOT_ID, "x", line(2)).unwrap();
+            tree.write_elements(id, &[(0, 2)], &bytes(&[7, 8])).unwrap();
+        },
+        |tree| tree.remove_link(ROOT_ID, &LinkName::from("x")),
+        |tree, returned| {
+            if find(tree, "x").is_none() {
+                let id = add_dataset(tree, ROOT_ID, "x", line(2)).unwrap();
+                assert_eq!(read(tree, id, 2), [0, 0]);
+            } else {
+                assert!(!returned);
+            }
+        },
+    );
+}
+
+#[test]
 fn remove_group_with_contents() {
     at_every_step(
         |tree| {
