@@ -279,9 +279,10 @@ impl Tree {
         if node.header.links == 0 && self.access.write {
             return self.remove_object(id);
         }
-        let flushed = self.flush_object(id);
+        // What cannot be written is held for the close of the file, which reports the error too: some programs ignore this one.
+        self.flush_object(id)?;
         self.node_mut(id)?.close();
-        flushed
+        Ok(())
     }
 
     /// Reads an object again, as another process has left it. A writer's own view is the newest.

@@ -269,8 +269,9 @@ pub(super) unsafe extern "C" fn close(object: *mut c_void, _dxpl: Hid, _req: *mu
         // Chunks and values are written at the file's close even if objects stay open.
         let handle = Handle::take(object)?;
         file_closed(object);
-        handle.tree()?.flush()?;
+        let flushed = handle.tree()?.flush();
         handle.close()?;
+        flushed?;
         Ok(OK)
     })
 }

@@ -124,15 +124,18 @@ impl Handle {
     /// Ends the use of the object.
     pub(crate) fn close(self: Box<Handle>) -> VolOutcome<()> {
         let id = self.object();
+        let mut released = Ok(());
         if let HandleTarget::File { fapl } = self.target {
             if fapl != 0 {
                 // SAFETY: the list is a copy that this handle owns.
                 unsafe { (super::library::of_slot(self.slot).f.H5Pclose)(fapl) };
             }
         } else {
-            self.tree()?.release(id)?;
+            released = self.tree()?.release(id);
         }
-        self.file.clone().drop_handle(self)
+        // The handle ends in any case: HDF5 forgets it also after an error.
+        self.file.clone().drop_handle(self)?;
+        Ok(released?)
     }
 }
 

@@ -30,7 +30,7 @@ pub const LOCK_FILE: &str = "lock";
 /// File in which a server leaves to its successor the newer bytes that it wrote before late records of absent clients.
 pub const RESTART_LOG_FILE: &str = "ahead";
 /// Other files that a server puts into its directory.
-pub const CONTENTS: [&str; 10] = [
+pub const CONTENTS: [&str; 11] = [
     "objects",
     "sums",
     "names",
@@ -38,6 +38,7 @@ pub const CONTENTS: [&str; 10] = [
     "log.1",
     "socket",
     RESTART_LOG_FILE,
+    "ahead.new",
     REGISTERED_FILE,
     COPY_DIRECTORY,
     LOST_DIRECTORY,
