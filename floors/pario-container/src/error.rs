@@ -18,6 +18,18 @@ pub enum TreeError {
         /// The system's error.
         source: io::Error,
     },
+    /// The partition failed.
+    #[error("{action} {path}: {cause}")]
+    Partition {
+        /// What was done.
+        action: &'static str,
+        /// Path in the partition.
+        path: String,
+        /// The partition's sentence.
+        cause: String,
+        /// The number that fits best.
+        errno: i32,
+    },
     /// A line that is not what was written.
     #[error("{path}, line {line}: {cause}; `pario h5 check --repair` keeps the intact lines")]
     Damaged {
@@ -91,6 +103,7 @@ impl TreeError {
     pub fn errno(&self) -> i32 {
         match self {
             TreeError::Storage { source, .. } => source.raw_os_error().unwrap_or(5),
+            TreeError::Partition { errno, .. } => *errno,
             TreeError::NoObject(_) | TreeError::NoId(_) => 2,
             TreeError::Exists(_) => 17,
             TreeError::Busy { .. } => 11,

@@ -41,6 +41,8 @@ pub use heap::BlobId;
 pub use links::{LinkRow, LinkTarget, NewLink};
 pub use locate::Found;
 pub use names::LinkName;
-pub use place::{DirectoryPlace, LimitedPlace, Place, PlaceEntry, PlaceFile};
+pub use place::{
+    DirectoryPlace, LimitedPlace, PartitionPlace, Place, PlaceEntry, PlaceFile, SCHEME, place_of,
+};
 pub use tree::{ROOT_ID, Tree, TreeAccess, is_tree};
 pub use types::{ByteOrder, ElementType, Member, REFERENCE_TAG};

@@ -14,7 +14,7 @@ use crate::journal;
 use crate::links::LinkTable;
 use crate::log::Log;
 use crate::node::{Home, OBJECTS, Paths, TreeNode};
-use crate::place::Place;
+use crate::place::{Place, PlaceEntry};
 use crate::sweep;
 
 /// Id of the root group.
@@ -203,6 +203,21 @@ impl Tree {
     /// The tree's directory, for messages.
     pub fn root(&self) -> String {
         self.place.root()
+    }
+
+    /// Bytes of all files of the tree.
+    pub fn stored_size(&self) -> Result<u64> {
+        let (mut size, mut dirs) = (0, vec![String::new()]);
+        while let Some(dir) = dirs.pop() {
+            for (name, kind) in self.place.list(dir.trim_end_matches('/'))? {
+                match kind {
+                    PlaceEntry::Directory => dirs.push(format!("{dir}{name}/")),
+                    PlaceEntry::File => size += self.place.open(&format!("{dir}{name}"), false)?.size()?,
+                    PlaceEntry::Symlink | PlaceEntry::Other => (),
+                }
+            }
+        }
+        Ok(size)
     }
 
     /// Random bytes that no other tree has.

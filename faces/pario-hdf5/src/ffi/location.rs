@@ -118,7 +118,9 @@ fn open_external(
     let wanted = PathBuf::from(wanted);
     let mut candidates = Vec::new();
     let own_dir = Path::new(&from.name).parent().map(Path::to_path_buf).unwrap_or_default();
-    if wanted.is_absolute() {
+    if wanted.starts_with("pario:") {
+        candidates.push(wanted.clone());
+    } else if wanted.is_absolute() {
         candidates.push(wanted.clone());
         candidates.extend(wanted.file_name().map(|name| own_dir.join(name)));
     } else {

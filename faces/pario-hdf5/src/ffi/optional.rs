@@ -55,25 +55,12 @@ pub(super) unsafe extern "C" fn file(
             // Size of the file.
             8 => {
                 let size: &mut *mut u64 = args(operation);
-                put(*size, tree_size(std::path::Path::new(&handle.file.name)));
+                put(*size, handle.file.tree()?.stored_size()?);
                 Ok(OK)
             }
             number => Err(Failure::unsupported(&format!("operation {number} of native HDF5 files"))),
         }
     })
-}
-
-fn tree_size(path: &std::path::Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    let size = |entry: std::io::Result<std::fs::DirEntry>| {
-        let Ok(entry) = entry else { return 0 };
-        match entry.metadata() {
-            Ok(meta) if meta.is_dir() => tree_size(&entry.path()),
-            Ok(meta) => meta.len(),
-            Err(_) => 0,
-        }
-    };
-    entries.map(size).sum()
 }
 
 /// Arguments of `H5Giterate`.

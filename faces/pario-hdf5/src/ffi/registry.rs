@@ -1,13 +1,9 @@
 //! Open files of this process: a tree that is opened twice is shared.
 
-use std::fs;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use pario_container::{DirectoryPlace, Hex, Place, Tree, TreeAccess, is_tree};
+use pario_container::{Hex, Place, PlaceEntry, Tree, TreeAccess, is_tree, place_of};
 
 use super::abi::{ACC_EXCL, ACC_RDWR, ACC_SWMR_READ, ACC_SWMR_WRITE, ACC_TRUNC};
 use super::failure::{Failure, VolOutcome};
@@ -22,8 +18,8 @@ pub(crate) struct OpenTree {
     tree: Mutex<Option<Tree>>,
     /// The name by which it was opened first.
     pub(crate) name: String,
-    /// Device and inode of the directory.
-    key: (u64, u64),
+    /// Identity of the directory.
+    key: String,
     pub(crate) writable: bool,
     /// `H5Fstart_swmr_write` was called.
     pub(crate) swmr: AtomicBool,
@@ -70,25 +66,14 @@ fn locking() -> bool {
     !matches!(value.to_ascii_uppercase().as_str(), "FALSE" | "0")
 }
 
-fn key_of(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
-}
-
-fn known(path: &Path) -> Option<Arc<OpenTree>> {
-    let key = key_of(path)?;
+fn known(key: &str) -> Option<Arc<OpenTree>> {
     open_files().iter().filter_map(Weak::upgrade).find(|file| file.key == key)
 }
 
-fn refuse_partition(name: &str) -> VolOutcome<()> {
-    if name.starts_with("pario://") {
-        return Err(Failure::unsupported("HDF5 files in a partition (`pario://`); use a plain directory"));
-    }
-    Ok(())
-}
-
-fn register(name: &str, tree: Tree, writable: bool) -> VolOutcome<Arc<OpenTree>> {
-    let key =
-        key_of(Path::new(name)).ok_or_else(|| Failure::with_errno(format!("{name} has vanished"), 2))?;
+fn register(name: &str, place: &dyn Place, tree: Tree) -> VolOutcome<Arc<OpenTree>> {
+    let vanished = || Failure::with_errno(format!("{name} has vanished"), 2);
+    let (key, _) = place.identity()?.ok_or_else(vanished)?;
+    let writable = tree.is_writable();
     let file = Arc::new(OpenTree {
         tree: Mutex::new(Some(tree)),
         name: name.into(),
@@ -102,34 +87,30 @@ fn register(name: &str, tree: Tree, writable: bool) -> VolOutcome<Arc<OpenTree>>
 
 /// Opens a tree.
 pub(crate) fn open(name: &str, flags: u32) -> VolOutcome<Arc<OpenTree>> {
-    refuse_partition(name)?;
-    let (path, write) = (Path::new(name), flags & ACC_RDWR != 0);
-    if let Some(file) = known(path) {
+    let (place, write) = (place_of(name)?, flags & ACC_RDWR != 0);
+    let Some((key, kind)) = place.identity()? else {
+        let text = format!("unable to open file: name = '{name}', No such file or directory (os error 2)");
+        return Err(Failure::with_errno(text, 2));
+    };
+    if let Some(file) = known(&key) {
         if write && !file.writable {
             return Err(Failure::with_errno(format!("{name} is open read-only in this process"), 11));
         }
         return Ok(file);
     }
-    let meta = fs::metadata(path).map_err(|error| {
-        Failure::with_errno(
-            format!("unable to open file: name = '{name}', {error}"),
-            error.raw_os_error().unwrap_or(5),
-        )
-    })?;
-    if meta.is_file() {
-        return Err(Failure::with_errno(not_a_tree(path, name), 22));
+    if kind == PlaceEntry::File {
+        return Err(Failure::with_errno(not_a_tree(&*place, name), 22));
     }
     let swmr = flags & (ACC_SWMR_READ | ACC_SWMR_WRITE) != 0;
     let access = TreeAccess { write, lock: locking() && !swmr };
-    let tree = Tree::open(Arc::new(DirectoryPlace::new(path)), access)?;
-    register(name, tree, write)
+    let tree = Tree::open(place.clone(), access)?;
+    register(name, &*place, tree)
 }
 
-fn not_a_tree(path: &Path, name: &str) -> String {
+fn not_a_tree(place: &dyn Place, name: &str) -> String {
     let mut head = [0; 8];
-    let native =
-        fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *SIGNATURE;
-    if native {
+    let read = place.open("", false).and_then(|file| file.read_at(0, &mut head));
+    if read.is_ok() && head == *SIGNATURE {
         format!(
             "{name} is a native HDF5 file; unset HDF5_VOL_CONNECTOR to open it, or convert it with h5repack"
         )
@@ -140,37 +121,33 @@ fn not_a_tree(path: &Path, name: &str) -> String {
 
 /// Creates a tree.
 pub(crate) fn create(name: &str, flags: u32, properties: Hex) -> VolOutcome<Arc<OpenTree>> {
-    refuse_partition(name)?;
-    let path = PathBuf::from(name);
-    if known(&path).is_some() {
+    let place = place_of(name)?;
+    if place.identity()?.is_some_and(|(key, _)| known(&key).is_some()) {
         return Err(Failure::with_errno(format!("{name} is open in this process"), 11));
     }
-    if let Ok(meta) = fs::symlink_metadata(&path) {
+    if let Some(kind) = place.kind("")? {
         if flags & ACC_TRUNC == 0 || flags & ACC_EXCL != 0 {
             return Err(Failure::with_errno(
                 format!("unable to create file: name = '{name}', it exists"),
                 17,
             ));
         }
-        remove_old(&path, meta.is_dir())?;
+        remove_old(name, kind)?;
     }
-    let tree = Tree::create(Arc::new(DirectoryPlace::new(&path)), locking(), properties)?;
-    register(name, tree, true)
+    let tree = Tree::create(place.clone(), locking(), properties)?;
+    register(name, &*place, tree)
 }
 
 /// Removes a file or tree; other directories are refused.
-fn remove_old(path: &Path, directory: bool) -> VolOutcome<()> {
-    let shown = path.display();
-    let fault = |error: std::io::Error| {
-        Failure::with_errno(format!("remove {shown}: {error}"), error.raw_os_error().unwrap_or(5))
-    };
-    if !directory {
-        return fs::remove_file(path).map_err(fault);
+fn remove_old(name: &str, kind: PlaceEntry) -> VolOutcome<()> {
+    // A place of its own: its lock ends with the tree.
+    let place = place_of(name)?;
+    if kind != PlaceEntry::Directory {
+        return Ok(place.remove_file("")?);
     }
-    let place = DirectoryPlace::new(path);
-    if !is_tree(&place)? && fs::read_dir(path).map_err(fault)?.next().is_some() {
+    if !is_tree(&*place)? && !place.list("")?.is_empty() {
         return Err(Failure::with_errno(
-            format!("{shown} is a directory and not an HDF5 tree; it is left alone"),
+            format!("{name} is a directory and not an HDF5 tree; it is left alone"),
             21,
         ));
     }
@@ -179,13 +156,14 @@ fn remove_old(path: &Path, directory: bool) -> VolOutcome<()> {
     }
     // Without this file it is no tree any more.
     place.remove_file(".@container")?;
-    fs::remove_dir_all(path).map_err(fault)
+    Ok(place.remove_tree("")?)
 }
 
 /// Whether a name is an HDF5 tree.
 pub(crate) fn accessible(name: &str) -> VolOutcome<bool> {
-    refuse_partition(name)?;
-    Ok(Path::new(name).is_dir() && is_tree(&DirectoryPlace::new(name))?)
+    let place = place_of(name)?;
+    let directory = place.identity()?.is_some_and(|(_, kind)| kind == PlaceEntry::Directory);
+    Ok(directory && is_tree(&*place)?)
 }
 
 /// Deletes a tree.
@@ -193,10 +171,10 @@ pub(crate) fn delete(name: &str) -> VolOutcome<()> {
     if !accessible(name)? {
         return Err(Failure::with_errno(format!("{name} is not an HDF5 tree of Pario"), 2));
     }
-    if known(Path::new(name)).is_some() {
+    if place_of(name)?.identity()?.is_some_and(|(key, _)| known(&key).is_some()) {
         return Err(Failure::with_errno(format!("{name} is open in this process"), 11));
     }
-    remove_old(Path::new(name), true)
+    remove_old(name, PlaceEntry::Directory)
 }
 
 impl Drop for OpenTree {

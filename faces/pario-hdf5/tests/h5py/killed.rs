@@ -39,10 +39,15 @@ print("ok")
 
 #[test]
 fn a_killed_program_leaves_everything_that_had_returned() {
-    let world = World::new();
+    kill_and_read(&World::new(), "k.h5", 6);
+}
+
+/// Kills a writer of the file `rounds` times; a reader finds everything that had returned.
+pub(super) fn kill_and_read(world: &World, file: &str, rounds: i64) {
+    let (writer, reader) = (WRITER.replace("k.h5", file), READER.replace("k.h5", file));
     let mut last = -1;
-    for round in 0..6 {
-        let mut command = world.command(Served::Pario, &["-c", WRITER]);
+    for round in 0..rounds {
+        let mut command = world.command(Served::Pario, &["-c", &writer]);
         let mut child = command.env_remove("PARIO_STATS").stdout(Stdio::piped()).spawn().unwrap();
         // Kept open: a closed pipe would end the program in its own way.
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -63,7 +68,7 @@ fn a_killed_program_leaves_everything_that_had_returned() {
         }
         child.wait().unwrap();
         drop(lines);
-        let reader = READER.replace("LAST", &last.to_string());
+        let reader = reader.replace("LAST", &last.to_string());
         assert_eq!(world.script(Served::Pario, &reader), "ok\n", "round {round}");
     }
 }

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed helper is a failed test")]
 
 mod killed;
+mod partitions;
 mod programs;
 mod served;
 mod suite;

@@ -11,6 +11,17 @@ const SECONDS_MAX: &str = "300";
 #[derive(Debug)]
 pub(crate) struct World {
     dir: TempDir,
+    /// Servers of the partition `h` run until the end.
+    pub(crate) served: bool,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if self.served {
+            let down = self.pario(&["down", "h", "--destroy"]).output();
+            assert!(down.is_ok_and(|done| done.status.success()) || std::thread::panicking(), "pario down");
+        }
+    }
 }
 
 /// Which HDF5 serves.
@@ -45,7 +56,25 @@ impl World {
         let library = target().join("libpario_hdf5.so");
         assert!(library.exists(), "no {}: run `cargo build --workspace` first", library.display());
         std::os::unix::fs::symlink(library, plugins.join("libpario_hdf5.so")).unwrap();
-        World { dir }
+        World { dir, served: false }
+    }
+
+    /// A world with a partition `h` of two servers.
+    pub(crate) fn with_partition() -> World {
+        let mut world = World::new();
+        let data = world.path("data");
+        std::fs::create_dir(&data).unwrap();
+        let up = world.pario(&["up", "--name", "h", "--servers", "2", "--dir"]).arg(data).output().unwrap();
+        assert!(up.status.success(), "{}", shown(&up.stderr));
+        world.served = true;
+        world
+    }
+
+    /// The command `pario` with the registry of this world.
+    pub(crate) fn pario(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(target().join("pario"));
+        command.args(arguments).env("PARIO_REGISTRY", self.path("registry")).stdin(Stdio::null());
+        command
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -58,6 +87,7 @@ impl World {
         command.args(["-k", "5", SECONDS_MAX]).arg(python()).args(["-W", "ignore"]).args(arguments);
         command.current_dir(self.dir.path()).stdin(Stdio::null());
         command.env_remove("HDF5_PLUGIN_PATH").env_remove("HDF5_VOL_CONNECTOR").env_remove("PARIO_STATS");
+        command.env("PARIO_REGISTRY", self.path("registry")).env("PARIO_PARTITION", "h");
         if served == Served::Pario {
             command.env("HDF5_PLUGIN_PATH", self.path("plugins")).env("HDF5_VOL_CONNECTOR", "pario");
             command.env("PARIO_STATS", "1");

@@ -4,17 +4,12 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::{Place, PlaceEntry, PlaceFile};
+use super::{LOCK, NEW, Place, PlaceEntry, PlaceFile, holder_text, own_text};
 use crate::error::{Result, TreeError};
-
-/// The file that is locked; its text names the writer.
-const LOCK: &str = ".@lock";
-/// Suffix of a file that is being written.
-const NEW: &str = "@new";
 
 /// A plain directory.
 #[derive(Debug)]
@@ -49,6 +44,11 @@ fn missing<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 impl Place for DirectoryPlace {
     fn root(&self) -> String {
         self.root.display().to_string()
+    }
+
+    fn identity(&self) -> Result<Option<(String, PlaceEntry)>> {
+        let found = missing(fs::metadata(&self.root)).map_err(self.fault("examine", ""))?;
+        Ok(found.map(|meta| (format!("{} {}", meta.dev(), meta.ino()), kind_of(meta.file_type()))))
     }
 
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {
@@ -135,19 +135,15 @@ impl Place for DirectoryPlace {
         match locked {
             Ok(()) => (),
             Err(TryLockError::WouldBlock) => {
-                let mut holder = String::new();
-                let _ = file.read_to_string(&mut holder);
-                let holder =
-                    if holder.trim().is_empty() { "readers".into() } else { holder.trim().to_owned() };
-                return Err(TreeError::Busy { path: self.root(), holder });
+                let mut text = Vec::new();
+                let _ = file.read_to_end(&mut text);
+                return Err(TreeError::Busy { path: self.root(), holder: holder_text(&text) });
             }
             Err(TryLockError::Error(error)) => return Err(self.fault("lock", LOCK)(error)),
         }
         if exclusive {
-            let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            let text = format!("process {} on {}\n", std::process::id(), host.trim());
             file.set_len(0)
-                .and_then(|()| file.write_all(text.as_bytes()))
+                .and_then(|()| file.write_all(own_text().as_bytes()))
                 .map_err(self.fault("lock", LOCK))?;
         }
         *self.locked.lock().expect("no panic with the lock held") = Some(file);

@@ -1,4 +1,4 @@
-//! A directory with storage that fails after a number of changes: the model of a process that dies, or of a full disk, in tests.
+//! A place with storage that fails after a number of changes: the model of a process that dies, or of a full disk, in tests.
 //!
 //! Always: the change that fails has written a part of its bytes, and every later change fails.
 
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{DirectoryPlace, Place, PlaceEntry, PlaceFile};
 use crate::error::{Result, TreeError};
 
-/// A plain directory with a limited number of changes.
+/// A place with a limited number of changes.
 #[derive(Debug)]
 pub struct LimitedPlace {
-    inner: DirectoryPlace,
+    inner: Arc<dyn Place>,
     budget: Arc<Budget>,
 }
 
@@ -35,8 +35,13 @@ impl Budget {
 impl LimitedPlace {
     /// The directory `root`, of which `changes` succeed.
     pub fn new(root: impl Into<PathBuf>, changes: u64) -> LimitedPlace {
+        LimitedPlace::over(Arc::new(DirectoryPlace::new(root)), changes)
+    }
+
+    /// Another place, of which `changes` succeed.
+    pub fn over(inner: Arc<dyn Place>, changes: u64) -> LimitedPlace {
         let budget = Arc::new(Budget { left: AtomicU64::new(changes), used: AtomicU64::new(0) });
-        LimitedPlace { inner: DirectoryPlace::new(root), budget }
+        LimitedPlace { inner, budget }
     }
 
     /// Whether a change has failed.
@@ -48,6 +53,10 @@ impl LimitedPlace {
 impl Place for LimitedPlace {
     fn root(&self) -> String {
         self.inner.root()
+    }
+
+    fn identity(&self) -> Result<Option<(String, PlaceEntry)>> {
+        self.inner.identity()
     }
 
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>> {

@@ -5,13 +5,33 @@
 
 mod directory;
 mod limited;
+mod located;
+mod partition;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::directory::DirectoryPlace;
 pub use self::limited::LimitedPlace;
+pub use self::located::{SCHEME, place_of};
+pub use self::partition::PartitionPlace;
 use crate::error::Result;
+
+/// The file that is locked; its text names the writer.
+const LOCK: &str = ".@lock";
+/// Suffix of a file that is being written.
+const NEW: &str = "@new";
+
+/// Text of the lock file while this process writes.
+fn own_text() -> String {
+    format!("process {} on {}\n", std::process::id(), pario::host_name())
+}
+
+/// The holder that the text of a lock file names; readers leave none.
+fn holder_text(text: &[u8]) -> String {
+    let holder = String::from_utf8_lossy(text).trim().to_owned();
+    if holder.is_empty() { "readers".into() } else { holder }
+}
 
 /// Kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +50,8 @@ pub enum PlaceEntry {
 pub trait Place: Debug + Send + Sync {
     /// The tree's directory, for messages.
     fn root(&self) -> String;
+    /// A text that no other directory has, and the kind of what lies at the tree's path, links followed; `None` if nothing does.
+    fn identity(&self) -> Result<Option<(String, PlaceEntry)>>;
     /// Contents of a file; `None` if it does not exist.
     fn read(&self, path: &str) -> Result<Option<Vec<u8>>>;
     /// Writes a file beside its final name and renames it over.

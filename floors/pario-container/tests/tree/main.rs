@@ -11,5 +11,6 @@ mod data;
 mod logs;
 mod names;
 mod objects;
+mod places;
 mod repair;
 mod scene;

@@ -1,13 +1,11 @@
 //! `pario h5 check`: verification and repair of a tree.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use pario_container::DirectoryPlace;
 use pario_container::check::check;
 
-use super::object::failed;
+use super::object::{failed, place};
 use crate::context::Context;
 use crate::error::{CliError, CliResult, EXIT_PARTLY, one_line};
 
@@ -24,8 +22,7 @@ pub(crate) struct Args {
 
 /// Runs the subcommand.
 pub(crate) fn run(context: &Context, args: &Args) -> CliResult {
-    let report =
-        check(Arc::new(DirectoryPlace::new(&args.path)), args.repair).map_err(|error| failed(&error))?;
+    let report = check(place(&args.path)?, args.repair).map_err(|error| failed(&error))?;
     if context.speech.json {
         context.json(&report)?;
     } else {

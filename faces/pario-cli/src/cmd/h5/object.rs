@@ -1,11 +1,12 @@
 //! A path on the command line: a tree, and an object in it.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use pario_container::{
-    BlobId, DirectoryPlace, Found, LinkTarget, ROOT_ID, Tree, TreeAccess, TreeError, is_tree,
+    BlobId, DirectoryPlace, Found, LinkTarget, Place, PlaceEntry, ROOT_ID, SCHEME, Tree, TreeAccess,
+    TreeError, is_tree, place_of,
 };
 
 use crate::error::{CliError, CliResult};
@@ -24,13 +25,31 @@ pub(super) fn failed(error: &TreeError) -> CliError {
     CliError::failed(error)
 }
 
+/// The place of a tree on the command line.
+pub(super) fn place(path: &Path) -> CliResult<Arc<dyn Place>> {
+    let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    match name.to_str() {
+        Some(text) => place_of(text).map_err(|error| failed(&error)),
+        None => Ok(Arc::new(DirectoryPlace::new(name))),
+    }
+}
+
 /// Splits a path into the tree and the path in it.
-fn split(path: &Path) -> CliResult<(PathBuf, Vec<u8>)> {
-    for dir in path.ancestors() {
-        let place = DirectoryPlace::new(if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
-        if dir.is_dir() && is_tree(&place).map_err(|error| failed(&error))? {
+fn split(path: &Path) -> CliResult<(Arc<dyn Place>, Vec<u8>)> {
+    // `pario://NAME` itself is no tree.
+    let shortest = match path.as_os_str().as_bytes() {
+        name if name.starts_with(b"pario:///") => 2,
+        name if name.starts_with(SCHEME.as_bytes()) => 3,
+        _ => 0,
+    };
+    for dir in path.ancestors().filter(|dir| dir.components().count() >= shortest) {
+        let place = place(dir)?;
+        let kind = place.identity().map_err(|error| failed(&error))?;
+        if kind.is_some_and(|(_, kind)| kind == PlaceEntry::Directory)
+            && is_tree(&*place).map_err(|error| failed(&error))?
+        {
             let inside = path.strip_prefix(dir).unwrap_or(Path::new(""));
-            return Ok((dir.to_path_buf(), inside.as_os_str().as_bytes().to_vec()));
+            return Ok((place, inside.as_os_str().as_bytes().to_vec()));
         }
     }
     let text = format!("{}: not in an HDF5 tree of Pario", path.display());
@@ -39,9 +58,9 @@ fn split(path: &Path) -> CliResult<(PathBuf, Vec<u8>)> {
 
 /// Opens the object at a path, for reading.
 pub(super) fn open(path: &Path) -> CliResult<ShownObject> {
-    let (dir, inside) = split(path)?;
+    let (place, inside) = split(path)?;
     let access = TreeAccess { write: false, lock: true };
-    let mut tree = Tree::open(Arc::new(DirectoryPlace::new(dir)), access).map_err(|error| failed(&error))?;
+    let mut tree = Tree::open(place, access).map_err(|error| failed(&error))?;
     match tree.find(ROOT_ID, &inside).map_err(|error| failed(&error))? {
         Found::Object(id) => Ok(ShownObject { tree, id }),
         Found::External { file, path: target } => {
