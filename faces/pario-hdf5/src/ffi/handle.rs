@@ -133,7 +133,7 @@ impl Handle {
         } else {
             released = self.tree()?.release(id);
         }
-        // The handle ends in any case: HDF5 forgets it also after an error.
+        // The handle ends in any case; a second close of it is refused.
         self.file.clone().drop_handle(self)?;
         Ok(released?)
     }

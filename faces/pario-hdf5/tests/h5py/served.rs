@@ -61,7 +61,7 @@ fn what_is_refused_is_refused_in_words() {
             "virtual datasets",
         ),
         ("h5py.File('e.h5', 'w').create_dataset('e', (3,), 'i4', external='raw')", "external raw files"),
-        ("h5py.File('pario://a/b.h5', 'w')", "no partition named"),
+        ("h5py.File('pario://a/b.h5', 'w')", "no partition 'a'"),
         ("f = h5py.File('r.h5', 'w'); f.close(); h5py.File('r.h5', 'r').create_group('g')", "read-only"),
     ] {
         let output = world.run(Served::Pario, &["-c", &format!("import h5py; {program}")]);
