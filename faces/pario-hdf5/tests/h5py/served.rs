@@ -72,3 +72,20 @@ fn what_is_refused_is_refused_in_words() {
     let output = unknown.env("HDF5_VOL_CONNECTOR", "pario thread=4").output().unwrap();
     assert!(!output.status.success() && shown(&output.stderr).contains("unknown setting `thread=4`"));
 }
+
+/// h5py ignores errors of closing a dataset: the file's close must report what could not be written.
+#[test]
+fn chunks_that_cannot_be_written_are_an_error_of_the_files_close() {
+    let world = World::new();
+    let text = r#"
+import h5py, numpy as np, resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+with h5py.File("full.h5", "w") as f:
+    f.create_dataset("z", data=np.random.rand(1000, 1000), chunks=(100, 1000), compression="gzip")
+print("reached")
+"#;
+    let output = world.run(Served::Pario, &["-c", text]);
+    let error = shown(&output.stderr);
+    assert!(!output.status.success() && !shown(&output.stdout).contains("reached"), "{error}");
+    assert!(error.contains("File too large"), "{error}");
+}
