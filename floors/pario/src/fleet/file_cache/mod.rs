@@ -18,7 +18,7 @@
 //! group uses the same servers for all its files; when a file is closed, the plain file has every byte.
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../../../docs/guide/shared-files.md")]
+#[doc = include_str!("../../../../../docs/guide/cached-files.md")]
 mod guide {}
 
 mod block;
