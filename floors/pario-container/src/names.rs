@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::bytes::Hex;
 
-/// Longest escaped name in bytes; suffixes of parts come on top, and file systems allow 255.
+/// Longest escaped name in bytes, without the suffixes of parts; file systems allow 255.
 pub const FILE_NAME_MAX: usize = 200;
 /// Bytes of a cut name that stay readable.
 const CUT_AT: usize = 150;

@@ -91,7 +91,7 @@ impl std::fmt::Display for MountError {
             MountError::NotEmpty { dir } => {
                 write!(
                     f,
-                    "{}: is not empty (choose an empty directory, or hide what is in it by --nonempty)",
+                    "{}: is not empty (choose an empty directory, or hide what is in it by `pario mount --nonempty`)",
                     dir.display()
                 )
             }
